@@ -101,12 +101,18 @@ tile.compat.install_as_triton()
 torch = sys.modules["torch"] = ModuleType("torch")
 torch.version = SimpleNamespace(cuda="13.0")
 torch.cuda = SimpleNamespace(
-    is_initialized=lambda: True, get_device_capability=lambda: (9, 0), is_available=lambda: True
+    is_initialized=lambda: False, get_device_capability=lambda: (9, 0), is_available=lambda: True
 )
+from triton.backends import backends
 from triton.runtime import driver
+from tile.compat import preload
 
+preload.load_compiler()
+assert [name for name, one in backends.items() if one.driver.is_active()] == ["nvidia"]
+torch.cuda.is_initialized = lambda: True
 target = driver.active.get_current_target()
 assert (target.backend, target.arch, target.warp_size) == ("cuda", 90, 32), target
+torch.cuda.is_initialized = lambda: False  # as in a worker process
 assert tile.compat.driver.tile_target(target).arch == "sm_90a"
 assert "tile.backends.nvptx.driver" not in sys.modules
 """

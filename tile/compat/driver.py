@@ -177,12 +177,9 @@ def tile_target(target: GPUTarget) -> Target:
         )
     if name != NVPTX:
         return _resolved(name)
-    own = _default_backend() == NVPTX and _resolved(NVPTX)
-    if own and gpu_target(own) == target:
-        return own
-    # From 9.0 on, the instructions that the device's own programs use are in sm_90a and so on.
-    suffix = "a" if isinstance(target.arch, int) and target.arch >= 90 else ""
-    return _resolved(f"{NVPTX}:sm_{target.arch}{suffix}")
+    if isinstance(target.arch, int):
+        return _resolved(f"{NVPTX}:{native(*divmod(target.arch, 10))}")
+    return _resolved(f"{NVPTX}:sm_{target.arch}")
 
 
 class HostEvent:
@@ -340,9 +337,8 @@ def _runs_on_gpu() -> bool:
     if config.backend:
         return default_target().backend == NVPTX
     torch = sys.modules.get("torch")
-    return _default_backend() == NVPTX or (
-        torch is not None and torch.version.cuda is not None and torch.cuda.is_available()
-    )
+    in_torch = torch is not None and torch.version.cuda is not None and torch.cuda.is_available()
+    return in_torch or _default_backend() == NVPTX
 
 
 class _GpuOnly(TileDriver):

@@ -21,11 +21,7 @@ from tile.errors import TileError
 from tile.runtime import compile as ahead_of_time
 
 FORKS_WORKERS = ("_inductor", "compile_worker", "__main__.py")
-MODULES = (
-    "tile.backends.nvptx.driver",  # it opens no device when it is imported
-    "tile.backends.nvptx.ptxas",
-    "tile.language.extra.libdevice",
-)
+MODULES = ("tile.backends.nvptx.ptxas", "tile.language.extra.libdevice")
 TARGET = "nvptx:sm_80"  # of no device, which a process that forks must not open
 
 
