@@ -43,6 +43,8 @@ class PointsTo:
     unknown: bool = False
 
     def __or__(self, other: PointsTo) -> PointsTo:
+        if other.parameters <= self.parameters and other.unknown <= self.unknown:
+            return self
         return PointsTo(self.parameters | other.parameters, self.unknown or other.unknown)
 
     def may_alias(self, other: PointsTo) -> bool:
@@ -290,7 +292,7 @@ def _accessed(
     if op.defn is inline_asm and op["volatile"]:  # may access what its operands lead to
         pointers = (facts[value] for value in op.inputs if addresses_memory(value.type))
         return reduce(PointsTo.__or__, pointers, UNKNOWN)
-    if effect not in op.defn.effect:
+    if op.defn.pure or effect not in op.defn.effect:  # most are pure, and flags are slow
         return NOWHERE
     if op.defn is control.call:
         summary = callees.get(op["callee"])

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, debug
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Type
@@ -117,7 +118,7 @@ class Forward(Generic[F]):
     def block(self, block: Block) -> list[F]:
         """Walk a block and return the facts of its terminator's operands."""
         for op in block:
-            structured = _STRUCTURED.get(op.name)
+            structured = _STRUCTURED.get(op.defn)
             if structured is not None:
                 facts = structured(self, op)
             elif op.results:
@@ -215,10 +216,10 @@ class Forward(Generic[F]):
         ]
 
 
-_STRUCTURED: dict[str, Callable[[Forward[Any], Operation], Sequence[Any]]] = {
-    control.if_.name: Forward.if_,
-    control.for_.name: Forward.for_,
-    control.while_.name: Forward.while_,
+_STRUCTURED: dict[OpDef, Callable[[Forward[Any], Operation], Sequence[Any]]] = {
+    control.if_: Forward.if_,
+    control.for_: Forward.for_,
+    control.while_: Forward.while_,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -43,10 +44,13 @@ BOOL = Interval(0, 1)
 
 def full(ty: Type) -> Interval | None:
     """Return the interval of all values of an integer or boolean type; None for other types."""
-    if isinstance(ty, Descriptor):
-        return None
-    element = ty.element
-    if not isinstance(element, Scalar) or element.is_floating():
+    element = None if isinstance(ty, Descriptor) else ty.element
+    return _values(element) if isinstance(element, Scalar) else None
+
+
+@functools.cache
+def _values(element: Scalar) -> Interval | None:
+    if element.is_floating():
         return None
     return BOOL if element.is_bool() else Interval(element.min_value, element.max_value)
 

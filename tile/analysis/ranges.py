@@ -220,19 +220,20 @@ class _Ranges(Conditional[Fact]):
         fact = super().fact(op, index)
         if self.replaced and fact is not None:
             self.refined[op, index] = fact
-        else:  # an entry of an earlier walk over a loop no longer holds
+        elif self.refined:  # an entry of an earlier walk over a loop no longer holds
             self.refined.pop((op, index), None)
         return fact
 
     def transfer(self, op: Operation) -> Sequence[Fact]:
         rule = RULES.get(op.defn)
-        intervals = [fact for fact in self.present(op) if fact is not None]
-        if rule is None or len(intervals) < len(op.inputs):
+        facts = self.present(op)
+        intervals = [fact for fact in facts if fact is not None]
+        if rule is None or len(intervals) < len(facts):
             return [self.unknown(value.type) for value in op.results]
         exact = rule(op, intervals)
-        facts = exact if isinstance(exact, tuple) else (exact,)
+        results = exact if isinstance(exact, tuple) else (exact,)
         return [
-            self.fit(op, value.type, fact) for value, fact in zip(op.results, facts, strict=True)
+            self.fit(op, value.type, fact) for value, fact in zip(op.results, results, strict=True)
         ]
 
     def fit(self, op: Operation, ty: Type, exact: Fact) -> Fact:

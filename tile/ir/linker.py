@@ -87,7 +87,7 @@ def _unresolved(modules: Sequence[Module], defined: Set[str]) -> Iterator[LinkEr
     declarations: dict[str, Function] = {}
     for module in modules:
         missing = module.declarations.keys() - defined
-        for op in module.walk():
+        for op in module.walk() if missing else ():
             if op.defn is control.call and op["callee"] in missing:
                 calls.setdefault(op["callee"], []).append(op)
                 declarations.setdefault(op["callee"], module.declarations[op["callee"]])

@@ -22,7 +22,7 @@ from tile.errors import TypeRuleError
 from tile.ir.types import Scalar, Type, refuse_extent, unpadded_extent, without_layout
 
 
-class Level(enum.Enum):
+class Level(enum.StrEnum):
     """A level of the IR; see the module docstring."""
 
     TILE = "tile"

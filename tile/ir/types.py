@@ -142,7 +142,7 @@ class Element(NamedType, Type):
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # there is one object for each type
 class Scalar(Element):
     """A number type.
 
@@ -157,7 +157,7 @@ class Scalar(Element):
     alias: str = ""
 
     def __reduce__(self) -> tuple[Callable[[str], Scalar], tuple[str]]:
-        """Pickle by name, since there is one object for each type."""
+        """Pickle by name: the copy is the same object."""
         return _scalar, (self.ir_name,)
 
     def __str__(self) -> str:
@@ -323,7 +323,8 @@ class Tile(Type):
     layout: Layout | None = None
 
     def __post_init__(self) -> None:
-        require(len(self.dims) > 0, "a tile has at least one axis")
+        if not self.dims:
+            raise TypeRuleError("a tile has at least one axis")
         for extent in self.dims:
             if extent <= 0:
                 raise TypeRuleError(f"tile extents are positive, and {extent} is not")
@@ -534,7 +535,7 @@ def with_layout(ty: Type, layout: Layout | None) -> Type:
 
 def without_layout(ty: Type) -> Type:
     """Return the type without its layout, as type rules see it."""
-    return with_layout(ty, None)
+    return Tile(ty.dims, ty.of) if isinstance(ty, Tile) and ty.layout is not None else ty
 
 
 def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:

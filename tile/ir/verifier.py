@@ -122,7 +122,7 @@ class _Verifier:
         except TypeRuleError as error:
             self.refuse(op, error.message)
         actual = tuple(value.type for value in op.results)
-        if _plain(inferred) != _plain(actual):
+        if inferred != actual and _plain(inferred) != _plain(actual):
             self.refuse(op, f"{op.name} has results ({listed(inferred)}), not ({listed(actual)})")
         if op.defn.explicit is not None and inferred != actual:
             self.refuse(op, f"{op.name} states ({listed(inferred)}), not ({listed(actual)})")

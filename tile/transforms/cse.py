@@ -59,9 +59,8 @@ class _Eliminator:
 
     def merge(self, op: Operation, available: dict[Key, Operation], added: list[Key]) -> None:
         key = _key(op)
-        first = available.get(key)
-        if first is None:
-            available[key] = op
+        first = available.setdefault(key, op)
+        if first is op:
             added.append(key)
         else:
             op.replace_by(first.results)

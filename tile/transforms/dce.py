@@ -40,14 +40,15 @@ def remove_uncalled(module: Module) -> None:
 
     A module without kernels keeps all functions that it defines.
     """
-    if module.kernels:
+    if module.kernels and len(module.functions) > 1:
         used = CallGraph(module).reachable(module.kernels)
         for function in module:
             if function not in used:
                 del module.functions[function.name]
-    called = {op["callee"] for op in module.walk() if op.defn is control.call}
-    for name in module.declarations.keys() - called:
-        del module.declarations[name]
+    if module.declarations:
+        called = {op["callee"] for op in module.walk() if op.defn is control.call}
+        for name in module.declarations.keys() - called:
+            del module.declarations[name]
 
 
 def remove_dead(function: Function) -> None:

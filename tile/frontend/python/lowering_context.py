@@ -11,8 +11,8 @@ from __future__ import annotations
 import ast
 import difflib
 import linecache
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
@@ -243,19 +243,9 @@ class Lowering:
         self.build.loc = loc = self.loc(node)
         return loc
 
-    @contextmanager
-    def errors_at(self, node: ast.stmt | ast.expr) -> Iterator[None]:
-        """Give errors raised inside without a location the location of `node`.
-
-        On stack overflow, creating the located error may overflow again. That `RecursionError`
-        propagates to the enclosing node, so the error names the innermost node with enough stack.
-        """
-        try:
-            yield
-        except TileError as error:
-            raise self.with_location(error, node) from error.__cause__
-        except RecursionError:
-            raise nesting_error(self.loc(node)) from None
+    def errors_at(self, node: ast.stmt | ast.expr) -> AbstractContextManager[None]:
+        """Give errors raised inside without a location the location of `node`."""
+        return _ErrorsAt(self, node)
 
     def expression(self, node: ast.expr) -> object:
         """Compile an expression; errors without a location get that of the innermost expression."""
@@ -315,3 +305,28 @@ class Lowering:
         self, node: ast.stmt | ast.expr | ast.keyword, message: str, notes: Sequence[str] = ()
     ) -> NoReturn:
         raise CompilationError(message, loc=self.loc(node), notes=notes)
+
+
+class _ErrorsAt(AbstractContextManager[None]):
+    """A class, since every expression enters one, and a generator takes longer.
+
+    On stack overflow, creating the located error may overflow again. That `RecursionError`
+    propagates to the enclosing node, so the error names the innermost node with enough stack.
+    """
+
+    __slots__ = ("low", "node")
+
+    def __init__(self, low: Lowering, node: ast.stmt | ast.expr) -> None:
+        self.low = low
+        self.node = node
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, TileError):
+            raise self.low.with_location(error, self.node) from error.__cause__
+        if isinstance(error, RecursionError):
+            raise nesting_error(self.low.loc(self.node)) from None

@@ -13,7 +13,7 @@ from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.errors import CompilationError, OutOfResourcesError, stamp
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.effects import is_pure
+from tile.ir.effects import constant_of, is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, memory
@@ -88,8 +88,9 @@ class Context(Builder):
 
     def constant_runs(self, value: Value) -> tuple[int, ...]:
         """Return the length of the aligned runs of equal elements along each axis of a tile."""
-        axes = self.axes if value in self.for_addresses else self.wrapping_axes
-        return axes.of(value).constant
+        runs = self.axes.of(value).constant  # if integers overflow, they are no longer
+        exact = value in self.for_addresses or constant_of(value) is not None
+        return runs if exact or max(runs) == 1 else self.wrapping_axes.of(value).constant
 
     # -- types and values
 

@@ -148,7 +148,9 @@ def _load_equal(ctx: Context, op: Operation, layout: LinearLayout) -> Value | No
     ptr, mask, other = op["ptr"], op["mask"], op["other"]
     inside = run_bits(layout, ctx.axes.of(ptr).constant)
     if other is not None:
-        inside &= run_bits(layout, ctx.wrapping_axes.of(other).constant)
+        inside &= run_bits(layout, ctx.constant_runs(other))
+    if not inside:
+        return None
     unequal = 0 if mask is None else inside & ~run_bits(layout, ctx.axes.of(mask).constant)
     if other is not None:
         inside, unequal = inside & ~unequal, 0
