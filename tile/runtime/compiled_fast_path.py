@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tile.runtime.fast_path import FastPathEntry, LaunchFunction, LaunchPlan, Shape, shape_of
+from tile.runtime.fast_path import LaunchFunction, LaunchPlan, Shape, shape_of
 from tile.runtime.kernel import CompiledKernel
 
 
@@ -49,15 +49,9 @@ class CompiledLaunches:
         if shape not in self._plans:
             self._plans[shape] = self._plan(args, kwargs)
         plan = self._plans[shape]
-        key = None if plan is None else plan.key(*args, **kwargs)
-        other = launched is not self._kernel
-        if plan is None or key is None or not plan.lacks(key, overlapping=other):
+        if plan is None:
             return
-        repeat = launched.bind(plan.parameters, arguments)
-        constants = {name: value for name, value in meta.items() if name not in plan.passed}
-        entry = None if repeat is None else FastPathEntry(repeat, launched, constants)
-        plan.add(key, entry, self._kernel)
-        if entry is not None:
+        if plan.remember(args, kwargs, arguments, meta, launched, self._kernel):
             self._kernel.launch_by(plan.launch)
 
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LaunchPlan | None:

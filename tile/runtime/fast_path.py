@@ -160,12 +160,36 @@ class LaunchPlan(NamedTuple):
     overlaps: dict[Any, OverlapEntries]
     current: Callable[[], bool] | None = None
 
-    def lacks(self, key: Any, *, overlapping: bool) -> bool:
+    def remember(
+        self,
+        args: Arguments,
+        kwargs: Options,
+        arguments: Sequence[Any],
+        meta: Mapping[str, Any],
+        kernel: CompiledKernel,
+        guarded: CompiledKernel,
+    ) -> bool:
+        """Let later calls like one that was just launched take the fast path, if there is one.
+
+        arguments: the launch arguments. meta: all parameters and options by name. kernel: the one
+        that was launched; guarded: the one for tensors that do not overlap. Return True if the plan
+        has a new entry.
+        """
+        key = self.key(*args, **kwargs)
+        if key is None or not self._lacks(key, overlapping=kernel is not guarded):
+            return False
+        repeat = kernel.bind(self.parameters, arguments)
+        constants = {name: value for name, value in meta.items() if name not in self.passed}
+        entry = None if repeat is None else FastPathEntry(repeat, kernel, constants)
+        self._add(key, entry, guarded)
+        return entry is not None
+
+    def _lacks(self, key: Any, *, overlapping: bool) -> bool:
         """Return True if there is no entry yet for launches with a key, with such tensors."""
         entries = self.overlaps.get(key)
         return key not in self.table if entries is None else overlapping not in entries.versions
 
-    def add(self, key: Any, entry: FastPathEntry | None, guarded: CompiledKernel) -> None:
+    def _add(self, key: Any, entry: FastPathEntry | None, guarded: CompiledKernel) -> None:
         """Add the entry for launches with a key; None for launches without a fast path.
 
         guarded: the kernel for tensors that do not overlap. The entry's may be another one.

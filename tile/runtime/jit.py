@@ -274,17 +274,11 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         kernel.tell_autograd(values)
         kernel.execute(extents, arguments, values)
         plan = None if 0 in extents else self._plan(args, kwargs)  # 0: nothing was launched
-        key = None if plan is None else plan.key(*args, **kwargs)
-        other = kernel is not guarded
-        if plan is not None and key is not None and plan.lacks(key, overlapping=other):
-            repeat = kernel.bind(plan.parameters, arguments)
-            meta = self._meta(values, options).items()
-            constants = {name: value for name, value in meta if name not in plan.passed}
-            entry = None if repeat is None else FastPathEntry(repeat, kernel, constants)
-            # Another thread may have invalidated the kernel meanwhile; it clears the cache before
-            # it drops all plans.
-            if any(kernel is one for one in list(self.cache.values())):
-                plan.add(key, entry, guarded)
+        # Another thread may have invalidated the kernel meanwhile; it clears the cache before it
+        # drops all plans.
+        if plan is not None and any(kernel is one for one in list(self.cache.values())):
+            meta = self._meta(values, options)
+            if plan.remember(args, kwargs, arguments, meta, kernel, guarded):
                 self._latest = plan.launch
         return kernel
 
