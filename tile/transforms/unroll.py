@@ -9,7 +9,8 @@ from tile.ir.module import Module
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
-from tile.ir.types import SCALARS, Scalar
+from tile.ir.types import Scalar
+from tile.transforms.expressions import Expression, unsigned
 from tile.transforms.region_utils import copy_into
 
 
@@ -125,21 +126,12 @@ def _dynamic_split_bound(
     type's range.
     """
     assert isinstance(lower.type, Scalar)
-    wide = SCALARS[f"u{lower.type.bits}"]
-    first, last = (lower, upper) if step > 0 else (upper, lower)
-    start, one = build(arith.cast, lower, to=wide), build.constant(1, wide)
-    stride = build.constant(abs(step), wide)
-    ends = (build(arith.cast, side, to=wide) for side in (last, first))
-    before_last = build(arith.sub, build(arith.sub, *ends), one)
-    count = build(arith.add, build(arith.div, before_last, stride), one)
-    remainder = build(arith.rem, count, build.constant(factor, wide))
-    distance = build(arith.mul, build(arith.sub, count, remainder), stride)
-    end = build(arith.add if step > 0 else arith.sub, start, distance)
-    runs = build(arith.cmp, first, last, predicate=Predicate.LT)
-    has_remainder = build(arith.cmp, remainder, build.constant(0, wide), predicate=Predicate.NE)
-    return build(
-        arith.select,
-        build(arith.and_, runs, has_remainder),
-        build(arith.cast, end, to=lower.type),
-        upper,
-    )
+    start, stop = Expression(build, lower), Expression(build, upper)
+    first, last = (start, stop) if step > 0 else (stop, start)
+    wide, stride = unsigned(lower.type.bits), abs(step)
+    count = (last.cast(wide) - first.cast(wide) - 1).apply(arith.div, stride) + 1
+    remainder = count.apply(arith.rem, factor)
+    distance = (count - remainder) * stride
+    end = start.cast(wide) + distance if step > 0 else start.cast(wide) - distance
+    has_remainder = (first < last) & remainder.is_(Predicate.NE, 0)
+    return has_remainder.select(end.cast(lower.type), stop).value

@@ -29,11 +29,10 @@ from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, dot, shape
-from tile.ir.ops import math as math_ops
-from tile.ir.ops.arith import Predicate
-from tile.ir.types import BF16, F32, U32, Precision, Scalar, number_of, with_element
+from tile.ir.types import BF16, F32, U32, Precision, Scalar, number_of
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, Operand
 from tile.simt.target import SimtTarget
+from tile.transforms.expressions import Expression
 
 # The most matrices of a batched dot for which each has a dot of its own; the text grows by each.
 MOST_MATRICES = 16
@@ -141,17 +140,14 @@ def _terms(b: Builder, x: Value, terms: Terms) -> list[Value]:
 
 def _to_tf32(b: Builder, x: Value) -> Value:
     """Round f32 to 10 bits of mantissa, ties away from zero, by its bits; a NaN stays."""
-    bits = b(arith.bitcast, x, to=U32)
-    integers = with_element(x.type, U32)
-    rounding, mask = b.constant(0x1000, integers), b.constant(0xFFFFE000, integers)
-    rounded = b(arith.bitcast, b(arith.and_, b(arith.add, bits, rounding), mask), to=F32)
-    return b(arith.select, b(arith.cmp, x, x, predicate=Predicate.EQ), rounded, x)
+    number = Expression(b, x)
+    rounded = (number.view(U32) + 0x1000) & 0xFFFFE000
+    return number.equals(number).select(rounded.view(F32), number).value
 
 
 def _where_finite(b: Builder, x: Value, other: Value) -> Value:
-    infinity = b.constant(math.inf, x.type)
-    finite = b(arith.cmp, b(math_ops.abs_, x), infinity, predicate=Predicate.LT)
-    return b(arith.select, finite, x, other)
+    number = Expression(b, x)
+    return (number.absolute() < math.inf).select(number, Expression(b, other)).value
 
 
 # -- batches

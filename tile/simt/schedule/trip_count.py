@@ -8,6 +8,7 @@ from tile.ir.effects import constant_of
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, I64, Scalar
+from tile.transforms.expressions import Expression
 
 
 class TripCount:
@@ -60,10 +61,10 @@ class TripCount:
         if self.constant_step is None:
             return self._exists_by_step(build, index, distance)
         limit = self._limit(distance)
-        predicate = Predicate.LT if self.constant_step > 0 else Predicate.GT
         start, end = _integer(index), _integer(limit)
         if start is None or end is None:
-            return build(arith.cmp, index, limit, predicate=predicate)
+            number, last, step = (Expression(build, x) for x in (index, limit, self.step))
+            return is_before(number, last, step).value
         exists = start < end if self.constant_step > 0 else start > end
         return None if exists else build.constant(False, I1)
 
@@ -90,16 +91,10 @@ class TripCount:
 
     def _exists_by_step(self, build: Builder, index: Value, distance: int) -> Value:
         """Compute `exists` for a step whose sign is only known at run time."""
-        wide = [build(arith.cast, value, to=I64) for value in (index, self.step)]
-        upper = build(arith.cast, self.upper, to=I64)
-        stride = build(arith.mul, wide[1], build.constant(distance, I64))
-        later = build(arith.add, wide[0], stride)
-        up = build(arith.cmp, wide[1], build.constant(0, I64), predicate=Predicate.GT)
-        below, above = (
-            build(arith.cmp, later, upper, predicate=predicate)
-            for predicate in (Predicate.LT, Predicate.GT)
+        start, end, step = (
+            Expression(build, value).cast(I64) for value in (index, self.upper, self.step)
         )
-        return build(arith.select, up, below, above)
+        return is_before(start + step * distance, end, step).value
 
     def _stride(self, distance: int) -> Value:
         """Return the change of the induction variable over `distance` iterations."""
@@ -121,3 +116,12 @@ class TripCount:
 def _integer(value: Value) -> int | None:
     number = constant_of(value)
     return None if number is None else int(number)
+
+
+def is_before(index: Expression, end: Expression, step: Expression) -> Expression:
+    """Return whether an index is before the end of a loop, an i1; the step may have either sign."""
+    sign = _integer(step.value)
+    if sign is None:
+        up = step.is_(Predicate.GT, 0)
+        return up.select(index < end, index.is_(Predicate.GT, end))
+    return index < end if sign > 0 else index.is_(Predicate.GT, end)

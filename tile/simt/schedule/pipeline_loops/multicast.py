@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from tile.analysis.uniformity import SOURCES, Variation, uniformity
 from tile.ir.core import Block, Function, Operation, Value, clone
-from tile.ir.effects import constant_of, is_pure
+from tile.ir.effects import is_pure
 from tile.ir.ops import arith, program
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32
@@ -34,6 +34,8 @@ from tile.simt.ops import cluster
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, can_halve
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
+from tile.simt.schedule.trip_count import is_before
+from tile.transforms.expressions import Expression
 
 _AXIS = 0  # of the grid, along which peers differ
 
@@ -162,12 +164,13 @@ class Pairing:
         outside = LayoutBuilder.before(self.root)
         ahead = outside(arith.sub, self.peers.of(lower), lower)
         (body,) = self.root.regions
-        index = body.args[0]
         build = LayoutBuilder(body, body.first, self.root.loc)
-        other = build(arith.add, index, ahead)
-        exists = _is_within(build, other, upper, step)
-        paired = build(arith.and_, has_peer, exists)
-        self.peers.define(index, build(arith.select, paired, other, index))
+        index, end, by = (Expression(build, x) for x in (body.args[0], upper, step))
+        other = index + Expression(build, ahead)
+        exists = is_before(other, end, by)
+        both = Expression(build, has_peer) & exists
+        self.peers.define(index.value, both.select(other, index).value)
+        paired = both.value
         paired.name = "paired"
         return paired
 
@@ -194,17 +197,6 @@ class LoopPair:
             equal = at(arith.cmp, value, peer, predicate=Predicate.EQ)
             same = at(arith.and_, same, equal)
         return same
-
-
-def _is_within(build: LayoutBuilder, index: Value, end: Value, step: Value) -> Value:
-    """Return True, an i1, if a loop that has not ended before has an iteration of this index."""
-    up = build(arith.cmp, index, end, predicate=Predicate.LT)
-    down = build(arith.cmp, index, end, predicate=Predicate.GT)
-    constant = constant_of(step)
-    if isinstance(constant, int):
-        return up if constant > 0 else down
-    zero = build.constant(0, step.type)
-    return build(arith.select, build(arith.cmp, step, zero, predicate=Predicate.GT), up, down)
 
 
 def _is_in(value: Value, block: Block) -> bool:
