@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ class FakeDriver:
         for module in (driver, loaded_module):
             monkeypatch.setattr(module, "cuda", self)
         monkeypatch.setattr(ptxas, "find", lambda: "ptxas")
-        monkeypatch.setattr(ptxas, "assemble", self.assemble)
+        monkeypatch.setattr(ptxas, "Assembly", self.assembly)
         monkeypatch.setattr(driver, "_DEVICES", {})
         monkeypatch.setattr(driver, "direct", lambda name: None)
         monkeypatch.setattr(driver, "_open", functools.cache(driver._open.__wrapped__))
@@ -136,10 +137,11 @@ class FakeDriver:
 
     # -- modules
 
-    def assemble(self, ptx: str, arch: str, program: str) -> tuple[bytes, str]:
-        """In place of ptxas."""
+    def assembly(self, ptx: str, arch: str, program: str) -> Any:
+        """Return what stands for a run of ptxas."""
         self.assembled.append(ptx)
-        return f"cubin {len(self.assembled)} for {arch}".encode(), ""
+        result = f"cubin {len(self.assembled)} for {arch}".encode(), ""
+        return SimpleNamespace(result=lambda: result)
 
     def cuModuleLoadDataEx(self, image: bytes, count: int, options: Any, values: Any) -> Any:
         self.loaded.append((self.here, image))

@@ -236,7 +236,7 @@ def test_cubins_are_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with config.scope(cache=True, cache_dir=str(tmp_path)):
         scaled_add()
         with monkeypatch.context() as patch:
-            patch.setattr(ptxas, "assemble", lambda *inputs: pytest.fail("it is on disk"))
+            patch.setattr(ptxas, "Assembly", lambda *inputs: pytest.fail("it is on disk"))
             scaled_add()
         for path in tmp_path.rglob("*.entry"):
             path.write_bytes(path.read_bytes()[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -393,10 +394,10 @@ def test_without_ptxas_the_driver_compiles(two: FakeDriver, tmp_path: Path, monk
 def test_what_ptxas_refuses_the_driver_compiles(
     two: FakeDriver, tmp_path: Path, monkeypatch
 ) -> None:
-    def refuse(ptx: str, arch: str, program: str) -> None:
+    def refuse() -> None:
         raise BackendError("ptxas refuses a kernel")
 
-    monkeypatch.setattr(ptxas, "assemble", refuse)
+    monkeypatch.setattr(ptxas, "Assembly", lambda *inputs: SimpleNamespace(result=refuse))
     assert from_ptx(two, tmp_path) and len(two.loaded) == 1
 
 
