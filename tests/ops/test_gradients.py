@@ -15,7 +15,7 @@ import pytest
 
 from tests.ops.cases import reference_of, several
 from tile.ops.core.activations import ACTIVATIONS
-from tile.ops.sequence.attention_kernel import LOG2_E
+from tile.ops.sequence.attention_loop import LOG2_E
 
 Array = np.ndarray[Any, Any]
 STEP = 1e-5

@@ -29,13 +29,9 @@ from tile.ops.sequence.attention_arguments import (
     window_of,
 )
 from tile.ops.sequence.attention_backward import attention_backward
-from tile.ops.sequence.attention_kernel import (
-    BY_DESCRIPTORS,
-    BY_POINTERS,
-    BY_SEVERAL_BLOCKS,
-    LOG2_E,
-    attention_kernel,
-)
+from tile.ops.sequence.attention_kernel import attention_kernel
+from tile.ops.sequence.attention_loop import LOG2_E
+from tile.ops.sequence.attention_tables import BY_DESCRIPTORS, BY_POINTERS, BY_SEVERAL_BLOCKS
 
 
 def _gradients(step: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import Shape
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.sequence.attention_bias_gradients import bias_gradient_kernel
-from tile.ops.sequence.attention_kernel import LOG2_E
 from tile.ops.sequence.attention_kv_gradient import gradient_kv_kernel
+from tile.ops.sequence.attention_loop import LOG2_E
 from tile.ops.sequence.attention_probabilities import delta_kernel
 from tile.ops.sequence.attention_q_gradient import gradient_q_kernel
 from tile.ops.sequence.descriptor_kv_gradient import KEY_TILES, descriptor_kv_kernel

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.sequence.attention_kernel import LOG2, seen_range
+from tile.ops.sequence.attention_loop import LOG2, seen_range
 from tile.ops.sequence.attention_probabilities import probabilities, rows_of, sequence
 
 

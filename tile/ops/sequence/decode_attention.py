@@ -23,7 +23,7 @@ from tile.ops.core.call import I32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.sequence.attention import attention_reference
-from tile.ops.sequence.attention_kernel import LOG2_E
+from tile.ops.sequence.attention_loop import LOG2_E
 from tile.ops.sequence.decode_kernels import add_parts_kernel, decode_kernel
 
 BLOCK_N = 64  # keys of an iteration

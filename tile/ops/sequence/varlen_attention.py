@@ -24,11 +24,9 @@ from tile.ops.core.reference import Array
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_arguments import window_of
-from tile.ops.sequence.attention_kernel import (
-    BY_POINTERS,
-    LOG2_E,
-    attention_kernel,
-)
+from tile.ops.sequence.attention_kernel import attention_kernel
+from tile.ops.sequence.attention_loop import LOG2_E
+from tile.ops.sequence.attention_tables import BY_POINTERS
 from tile.ops.sequence.varlen_arguments import (
     check_lengths,
     sequences_of,

@@ -1,0 +1,61 @@
+"""The configurations of attention."""
+
+from __future__ import annotations
+
+from tile.ops.core.tables import ANY, Table
+
+# By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
+# (docs/results/gpu.md); wider types and heads are not measured.
+BY_POINTERS = Table(
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64, 2): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (128, 2): {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2},
+            (ANY, ANY): {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2},
+        }
+    },
+)
+# Two programs fit on a multiprocessor: one computes while the dots of the other run.
+_TWO = {"num_warps": 8, "num_stages": 2, "maxnreg": 128}
+# The same with keys and values by descriptors, and by whether attention is causal, whether it has a
+# bias, and the number of keys. H200, float16, 4 x 32 x 1024, 2048 and 4096, 2 x 16 x 16384,
+# 2026-11-26 (docs/notes/ops.md).
+_LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
+_SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+_FEW, _SOME, _MANY = 1024, 2048, 8192  # keys
+BY_DESCRIPTORS = Table(
+    {(ANY, ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64, 2, 0, 0, _FEW): {**_SMALL, "warp_specialize": False},
+            (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
+            (64, 2, 1, 0, _SOME): {**_SMALL, "warp_specialize": False},
+            (64, 2, 1, 0, _MANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
+            (64, 2, 1, 0, ANY): {**_SMALL, "BLOCK_N": 128, "warp_specialize": True},
+            (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
+            (128, 2, 0, 0, _FEW): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (128, 2, 0, 0, ANY): _LARGE,
+            (128, 2, 1, 0, _FEW): {**_SMALL, "warp_specialize": True},
+            (128, 2, 1, 0, ANY): _LARGE,
+            (128, 2, 1, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (256, 2, 1, 1, ANY): {**_LARGE, "BLOCK_N": 64},
+            (ANY, ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
+        }
+    },
+)
+# Those of a program for each multiprocessor, which takes several blocks of queries, if these keep
+# all of them busy. By the size of a head, the bytes of an element, whether there is a bias, and the
+# number of keys; empty where a program for each block is faster. In the same runs.
+BY_SEVERAL_BLOCKS = Table(
+    {(ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (64, ANY, ANY, ANY): {},
+            (128, 2, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
+            (128, ANY, ANY, ANY): {},
+            (256, 2, 0, _MANY): {**_LARGE, "BLOCK_N": 64, "PROGRAMS": 132},
+            (ANY, ANY, ANY, ANY): {},
+        }
+    },
+)
