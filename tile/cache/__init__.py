@@ -5,6 +5,13 @@ disk_cache   entries with a checksum, atomic writes, eviction of the least recen
 
 from __future__ import annotations
 
-from tile.cache.disk_cache import CacheEntry, CacheFile, DiskCache, cache_folder, current_cache
+from tile.cache.disk_cache import (
+    CacheEntry,
+    CacheFile,
+    DiskCache,
+    cache_folder,
+    current_cache,
+    digest,
+)
 
-__all__ = ["CacheEntry", "CacheFile", "DiskCache", "cache_folder", "current_cache"]
+__all__ = ["CacheEntry", "CacheFile", "DiskCache", "cache_folder", "current_cache", "digest"]

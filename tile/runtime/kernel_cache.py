@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from tile.backends.base import Artifact, Backend, Options, Target
-from tile.cache import CacheEntry, current_cache
+from tile.cache import CacheEntry, current_cache, digest
 from tile.config import config
 from tile.frontend.python.fingerprint import exact_digest
 from tile.frontend.python.source import DeviceFunction
@@ -48,8 +48,8 @@ def key(
     compiler = compiler_identity()
     if identity is None or not compiler:
         return None
-    digest = exact_digest(function, {name: _plain(leaf) for name, leaf in leaves.items()})
-    if digest is None:
+    fingerprint = exact_digest(function, {name: _plain(leaf) for name, leaf in leaves.items()})
+    if fingerprint is None:
         return None
     return "\n".join(
         [
@@ -59,7 +59,7 @@ def key(
             identity,
             str(target),
             repr(options),
-            digest,
+            fingerprint,
         ]
     )
 
@@ -78,14 +78,14 @@ def compiler_identity() -> str:
     """Return the version of the compiler: Python, NumPy (for constant folding) and this package.
 
     The package is identified by path, size and modification time of its files. So developers need
-    not clear the cache, and installations do not share entries. Return an empty string if the files
-    cannot be listed, as in an archive.
+    not clear the cache, and installations do not share entries. It is a hash, as every kernel's key
+    has it. Return an empty string if the files cannot be listed, as in an archive.
     """
     try:
         modules = sorted(_modules(str(_PACKAGE)))
     except OSError:
         return ""
-    return "\n".join([sys.version, np.__version__, ml_dtypes.__version__, *modules])
+    return digest("\n".join([sys.version, np.__version__, ml_dtypes.__version__, *modules]))
 
 
 def _modules(folder: str) -> Iterator[str]:
