@@ -9,6 +9,9 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core.reference import reference_of
+from tile.ops.core.tables import ANY, Table
+from tile.ops.sequence import varlen_attention_backward as varlen_module
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_backward import attention_backward_reference
 from tile.runtime.jit import JITFunction
@@ -94,3 +97,49 @@ def test_heads_of_their_own_keys() -> None:
     expected = attention_backward_reference(*arrays, causal=True)
     for result, wanted in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(result.astype(np.float64), wanted, atol=8e-3)
+
+
+SEQUENCES: dict[str, tuple[list[int], list[int], bool]] = {
+    "all": ([40, 0, 133, 7], [70, 5, 64, 0], False),
+    "causal": ([64, 1, 90], [64, 1, 90], True),
+    "more queries than keys": ([70, 3], [20, 66], True),
+}
+
+
+@pytest.mark.parametrize("tile_size", [32, 64])
+@pytest.mark.parametrize("key_heads", [1, 2])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences(
+    name: str,
+    key_heads: int,
+    tile_size: int,
+    launched: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Blocks end in the next sequence, whose numbers do not matter if they are not finite."""
+    tiles = {"BLOCK_M": tile_size, "BLOCK_N": tile_size}
+    monkeypatch.setattr(varlen_module, "TILES", Table({(ANY,): tiles}, {}))
+    tile.ops.varlen_attention_backward.plans.clear()  # type: ignore[attr-defined]
+    queries, keys, causal = SEQUENCES[name]
+    starts = [np.cumsum([0, *n], dtype=np.int32) for n in (queries, keys)]
+    q, dout = (heads(sum(queries), 2, 64, seed=n) for n in (0, 3))
+    k, v = (heads(sum(keys), key_heads, 64, seed=n) for n in (1, 2))
+    out, sums = reference_of(tile.ops.varlen_attention)(
+        q, k, v, *starts, max(queries), causal, log_sums=True
+    )
+    arrays = dout, q, k, v, out.astype(np.float16), sums.astype(np.float32)
+    fixed = *starts, max(queries), max(keys), causal
+    expected = reference_of(tile.ops.varlen_attention_backward)(*arrays, *fixed)
+    numbers = [np.repeat(np.arange(len(n)), n) % 2 for n in (queries, keys)]
+    for parity in (0, 1):
+        poisoned = [array.copy() for array in arrays]
+        for array, number in zip(poisoned[:5], [numbers[i] for i in (0, 0, 1, 1, 0)], strict=True):
+            array[number != parity] = np.nan
+        poisoned[5][:, numbers[0] != parity] = np.nan
+        with tile.backend("interp:wgmma"):
+            gradients = tile.ops.varlen_attention_backward(*poisoned, *fixed)
+        for result, wanted, i in zip(gradients, expected, (0, 1, 1), strict=True):
+            rows = numbers[i] == parity
+            np.testing.assert_allclose(result[rows].astype(np.float64), wanted[rows], atol=8e-3)
+    assert launched == ["varlen_q_kernel", "varlen_kv_kernel"] * 2
+    tile.ops.varlen_attention_backward.plans.clear()  # type: ignore[attr-defined]
