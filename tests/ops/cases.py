@@ -594,6 +594,12 @@ def image() -> Iterator[Case]:
         ("no batch", (0, 4, 4, 3), (7, 3, 3, 3), {}),
         ("depthwise", (2, 6, 5, 6), (12, 3, 2, 1), {"groups": 6, "dilation": (2, 1)}),
         ("one pixel", (1, 1, 1, 8), (3, 3, 3, 8), {"padding": 1}),
+        (
+            "depthwise, less wide than the stride",
+            (2, 6, 5, 6),
+            (6, 3, 1, 1),
+            {"groups": 6, "stride": 2},
+        ),
         ("wide, depthwise", (2, 3, 9, 5), (5, 2, 7, 1), {"groups": 5, "padding": 3, "stride": 2}),
     ):
         for layout in ("NHWC", "NCHW"):

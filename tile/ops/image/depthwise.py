@@ -134,7 +134,8 @@ def depthwise(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
         *(count, filters.shape[0], windows.first, windows.step, windows.apart),
-        R=windows.count[0],
+        # Pixels that no window has, as some of an image's gradient, have no elements.
+        R=windows.count[0] if windows.count[1] else 0,
         S=max(1, windows.count[1]),
         STEP=windows.step[1],
         APART=windows.apart[1],
