@@ -61,6 +61,7 @@ SHAPES: dict[str, Callable[[Array], Array]] = {
 }
 NO_VALUES = ("x", float("nan"), [1.0, 2.0, 3.0], {}, object(), np.ones(2), np.ones((2, 2)), 1j)
 NO_INTEGERS = (1.5, 2**70)
+NO_FLOATS = (1e39, -1e300, 10**400, float("inf"))  # beyond float32
 NO_FLAGS = ("x", None, 2, 0.5, [1], np.ones(2), object())
 # The arguments that are probabilities, or elements of which are.
 PROBABILITIES: dict[str, tuple[str, ...]] = {
@@ -264,8 +265,8 @@ def test_values(case: Case) -> None:
         if name == "out" or list(arrays_in(value)):
             continue
         values = NO_FLAGS if kind == "bool" else NO_VALUES
-        if kind != "bool" and not kind.startswith("float"):
-            values = (*values, *NO_INTEGERS)
+        if kind != "bool":
+            values = (*values, *(NO_FLOATS if kind.startswith("float") else NO_INTEGERS))
         for wrong in values:
             refused(case, {**arguments, name: wrong}, name)
 

@@ -14,6 +14,7 @@ from tile.ops.core.dtypes import FLOATS
 from tile.ops.core.new_arrays import DType
 from tile.short_repr import short_repr
 
+LARGEST = float(np.finfo(np.float32).max)
 MOST_INTEGER = 2**31 - 1  # of extents and counts, which kernels take as 32-bit integers
 
 
@@ -26,12 +27,16 @@ class Options:
     def number(
         self, name: str, value: Any, low: float = -math.inf, high: float = math.inf
     ) -> float:
-        """Return a finite number from `low` to `high`."""
+        """Return a number from `low` to `high` that float32, the type of arithmetic, can hold."""
         try:
             number = float(value)
+        except OverflowError:
+            number = math.inf
         except (TypeError, ValueError):
             raise self.not_a(name, value, "number") from None
-        if not (math.isfinite(number) and low <= number <= high):
+        if not abs(number) <= LARGEST:
+            raise self._must_be(name, value, "finite in float32")
+        if not low <= number <= high:
             raise self._must_be(name, value, _interval(low, high))
         return number
 
@@ -80,9 +85,12 @@ class Options:
         )
 
 
+def is_number(value: Any, low: float = -LARGEST) -> bool:
+    """Return True for a plain number that `Options.number` takes, for arguments that vary."""
+    return type(value) in (int, float) and low <= value <= LARGEST
+
+
 def _interval(low: float, high: float) -> str:
-    if math.isinf(low) and math.isinf(high):
-        return "finite"
     if math.isinf(high):
         return f"{low:g} or more"
     return f"at most {high:g}" if math.isinf(low) else f"{low:g} to {high:g}"

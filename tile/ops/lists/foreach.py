@@ -7,7 +7,6 @@ A launch has programs for the blocks of many arrays (array_lists.py).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from tile.frontend.python.source import DeviceFunction
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
+from tile.ops.core.options import is_number
 from tile.ops.core.reference import Array, wide
 from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks
 from tile.short_repr import short_repr
@@ -83,11 +83,7 @@ def apply_kernel(
             apply_block(xs[k], ys[k], outs[k], first, sizes[k], alpha, FUNCTION, BLOCK)
 
 
-def is_finite(number: Any) -> bool:
-    return type(number) in (int, float) and math.isfinite(number)
-
-
-@planned(alpha=is_finite)
+@planned(alpha=is_number)
 def foreach_apply(
     function: Any,
     xs: Sequence[Any],

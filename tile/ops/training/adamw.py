@@ -10,7 +10,6 @@ corrections of their bias, which depend on the step t alone, are computed on the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import BF16, F16, F32, MOST_INTEGER, Call
 from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
+from tile.ops.core.options import is_number
 from tile.ops.core.reference import Array
 from tile.short_repr import short_repr
 
@@ -58,7 +58,7 @@ def adamw_kernel(
 
 @planned(
     step=lambda step: type(step) is int and 1 <= step <= MOST_INTEGER,
-    lr=lambda lr: type(lr) is float and 0 <= lr < math.inf,
+    lr=lambda lr: is_number(lr, low=0),
 )
 def adamw(
     p: Any,
