@@ -60,7 +60,7 @@ from torch._inductor.runtime.hints import DeviceProperties
     {{"x": 1024}},
     [triton_heuristics.Config({{"XBLOCK": 64 << i}}, num_warps=4) for i in range({configurations})],
     triton_meta={{
-        "signature": {{"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "XBLOCK": "constexpr"}},
+        "signature": {{"x_ptr": "*fp32", "out_ptr": "*fp32", "xnumel": "i32", "XBLOCK": "constexpr"}},
         "constants": {{}}, "configs": [{{(0,): [["tt.divisibility", 16]]}}],
         "device": DeviceProperties(
             type="cuda", index=0, multi_processor_count=132, cc=90, major=9, warp_size=32,
@@ -71,10 +71,10 @@ from torch._inductor.runtime.hints import DeviceProperties
     inductor_meta={{"kernel_name": "{name}", "grid_type": "Grid1D"}},
 )
 @triton.jit
-def {name}(x_ptr, out_ptr, n, XBLOCK: tl.constexpr):
+def {name}(x_ptr, out_ptr, xnumel, XBLOCK: tl.constexpr):
     i = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
-    x = tl.load(x_ptr + i, i < n)
-    tl.store(out_ptr + i, {operation}, i < n)
+    x = tl.load(x_ptr + i, i < xnumel)
+    tl.store(out_ptr + i, {operation}, i < xnumel)
 """
 
 def kinds(autotuner):
@@ -134,6 +134,35 @@ def test_configurations_are_assembled_at_the_same_time(tmp_path: Path) -> None:
     print(kinds(kernel) == [STATIC] * 2, len({result.kernel.cubin_raw for result in kernel.compile_results}))
     """
     assert run(tmp_path, program, runs=2) == "True 1\n"
+
+
+def test_a_launch_from_cpp_calls_no_function_of_the_compiler(tmp_path: Path) -> None:
+    """But the one that takes the allocator, which PyTorch sets in launches and which does nothing."""
+    program = """
+    from types import SimpleNamespace
+    import torch._inductor.runtime.static_triton_launcher as static
+    def load(kernel, device):
+        kernel.function, kernel.n_regs, kernel.n_spills = 1, 16, 0
+    launches = []
+    static.StaticallyLaunchedTritonKernel.load_kernel = load
+    static.StaticallyLaunchedCudaKernel.C_impl = SimpleNamespace(
+        _launch_kernel=lambda *arguments: launches.append(arguments)
+    )
+    text = source("first", configurations=1)
+    codegen.async_compile.triton("first", text)
+    kernel = AsyncCompile().triton("first", text)
+    kernel.launchers = [result.make_launcher() for result in kernel.compile_results]
+    x, called = torch.ones(64), set()
+    def note(frame, event, argument):
+        if event == "call" and "/tile/" in frame.f_code.co_filename:
+            called.add(frame.f_code.co_name)
+    kernel.run(x, x, 64, stream=0)
+    sys.setprofile(note)
+    kernel.run(x, x, 64, stream=0)
+    sys.setprofile(None)
+    print(len(launches), called - {"set_allocator"})
+    """
+    assert run(tmp_path, program) == "2 set()\n"
 
 
 def test_a_kernel_that_ptxas_refuses_is_launched_otherwise(tmp_path: Path) -> None:
