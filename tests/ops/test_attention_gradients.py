@@ -118,7 +118,8 @@ def test_sequences(
 ) -> None:
     """Blocks end in the next sequence, whose numbers do not matter if they are not finite."""
     tiles = {"BLOCK_M": tile_size, "BLOCK_N": tile_size}
-    monkeypatch.setattr(varlen_module, "TILES", Table({(ANY,): tiles}, {}))
+    for name_of_table in ("KEY_TILES", "QUERY_TILES"):
+        monkeypatch.setattr(varlen_module, name_of_table, Table({(ANY,): tiles}, {}))
     tile.ops.varlen_attention_backward.plans.clear()  # type: ignore[attr-defined]
     queries, keys, causal = SEQUENCES[name]
     starts = [np.cumsum([0, *n], dtype=np.int32) for n in (queries, keys)]

@@ -27,7 +27,7 @@ from tile.ops.sequence.varlen_arguments import (
     varlen_operands,
 )
 from tile.ops.sequence.varlen_kv_gradient import varlen_kv_kernel
-from tile.ops.sequence.varlen_q_gradient import TILES, count_sums, varlen_q_kernel
+from tile.ops.sequence.varlen_q_gradient import KEY_TILES, QUERY_TILES, count_sums, varlen_q_kernel
 
 
 @planned()
@@ -122,7 +122,7 @@ def _by_descriptors(
     )
     count = count_sums(tokens, sequences)
     sums, delta = (call.new((heads, count), F32).value for _ in range(2))
-    tiles, (dq, dk, dv) = TILES.select(call.backend, size), outputs
+    tiles, (dq, dk, dv) = QUERY_TILES.select(call.backend, size), outputs
     options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
     launch(varlen_q_kernel, (tile.cdiv(longest, tiles["BLOCK_M"]), sequences * heads))(
         *(*tensors, result, log_sums, sums, delta, dq, *starts, heads, key_heads),
@@ -130,6 +130,7 @@ def _by_descriptors(
         **options,
         **tiles,
     )
+    tiles = KEY_TILES.select(call.backend, size)
     launch(varlen_kv_kernel, (tile.cdiv(longest_keys, tiles["BLOCK_N"]), sequences * key_heads))(
         *(*tensors, sums, delta, dk, dv, *starts, heads, key_heads),
         *(tokens, count, longest, longest_keys),

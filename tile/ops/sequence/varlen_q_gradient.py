@@ -14,10 +14,16 @@ from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.attention_probabilities import sequence
 
 ALIGNED = tl.constexpr(4)  # sums in 16 bytes
-# By the size of a head; not measured.
-TILES = Table(
+_FOUR = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+# By the size of a head; registers for as many programs as ptxas needs no spills in the loop with.
+# Not measured.
+QUERY_TILES = Table(
     {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
-    {"nvptx": {(ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}}},
+    {"nvptx": {(64,): {**_FOUR, "maxnreg": 128}, (ANY,): _FOUR}},
+)
+KEY_TILES = Table(
+    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {"nvptx": {(64,): {**_FOUR, "maxnreg": 168}, (ANY,): _FOUR}},
 )
 
 
