@@ -46,9 +46,7 @@ class ListKeys:
         if recent is not None and recent[0](*values):
             return recent[1]
         properties = _properties(values)
-        if properties not in self._numbers:
-            self._numbers[properties] = next(self._counter)
-        number = self._numbers[properties]
+        number = self._numbers.setdefault(properties, next(self._counter))
         if type(values) is tuple and all(type(value) in CONSTANTS for value in values):
             self._constant = values, number
         elif (guard := tensor_guard(values)) is not None:
