@@ -15,8 +15,8 @@ from tile.ops.sequence.attention_probabilities import sequence
 
 ALIGNED = tl.constexpr(4)  # sums in 16 bytes
 _FOUR = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
-# By the size of a head; registers for as many programs as ptxas needs no spills in the loop with.
-# Not measured.
+# By the size of a head. Registers bound programs to as many as have no spills in their loops by
+# ptxas. Not measured.
 QUERY_TILES = Table(
     {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {"nvptx": {(64,): {**_FOUR, "maxnreg": 128}, (ANY,): _FOUR}},
