@@ -3,8 +3,7 @@
     db[g] = a[rows].T @ dout[rows]        for the rows of group g: ends[g - 1] <= row < ends[g]
 
 A program has a tile of the matrix of one group, and iterates over the rows of the group, whose
-number is data in device memory. The matrix of a group without rows is 0. Descriptors load tiles of
-rows that all are of the group; the rows left over have masks, which TMA does not.
+number is data in device memory. The matrix of a group without rows is 0.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ def grouped_matmul_wgrad_kernel(
     dout_column,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -53,23 +51,12 @@ def grouped_matmul_wgrad_kernel(
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    if DESCRIPTORS:
-        a_rows = tl.make_tensor_descriptor(a_ptr, [rows, K], [a_row, 1], [BLOCK_K, BLOCK_M])
-        dout_rows = tl.make_tensor_descriptor(
-            dout_ptr, [rows, N], [dout_row, 1], [BLOCK_K, BLOCK_N]
-        )
-        whole = (end - start) // BLOCK_K * BLOCK_K
-        for first in range(start, start + whole, BLOCK_K):
-            a = a_rows.load([first, tile_row * BLOCK_M]).T
-            dout = dout_rows.load([first, tile_column * BLOCK_N])
-            total = tl.dot(a, dout, total, out_dtype=SUMS)
-        start += whole
     a_tile = a_ptr + tl.cast(start, tl.int64) * a_row + row.to(tl.int64)[:, None] * a_inner
     a_tile += inner[None, :] * a_row
     dout_tile = dout_ptr + tl.cast(start, tl.int64) * dout_row + inner[:, None] * dout_row
     dout_tile += column.to(tl.int64)[None, :] * dout_column
-    for first in tl.range(start, end, BLOCK_K, num_stages=1 if DESCRIPTORS else None):
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
+    for first in range(start, end, BLOCK_K):
         inside = inner < end - first
         a = tl.load(a_tile, mask=(row < K)[:, None] & inside[None, :], other=0.0)
         dout = tl.load(dout_tile, mask=inside[:, None] & (column < N)[None, :], other=0.0)
@@ -102,7 +89,6 @@ def grouped_matmul_wgrad(a: Any, dout: Any, ends: Any, *, precision: str = "ieee
             *(a, dout, ends, result.value, rows, k, n, *left.strides, *gradient.strides),
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(left.dtype).name),
-            DESCRIPTORS=left.dtype.itemsize == 2 and call.describes(left, gradient),
             **config,
         )
     return result.value
