@@ -112,11 +112,10 @@ def test_launches_of_few_tiles_are_dependent(
         assert text.index("griddepcontrol.wait;") < access.start()
 
 
-@pytest.mark.parametrize("width", [8, 300])
-def test_other_operands_of_matmuls(width: int, compiled: dict[str, str]) -> None:
-    """Narrow tiles, and rows that do not begin at multiples of 16 bytes."""
+def test_other_operands_of_matmuls(compiled: dict[str, str]) -> None:
+    """Rows do not begin at multiples of 16 bytes."""
     with tile.backend("nvptx:sm_90a"):
-        tile.ops.matmul(zeros(512, 512), zeros(512, width))
+        tile.ops.matmul(zeros(512, 512), zeros(512, 300))
     assert "mbarrier::complete_tx" not in compiled["matmul_kernel"]
 
 

@@ -16,7 +16,23 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
+from tile.ops.core.tables import ANY, Table
 from tile.ops.selection.order_keys import KEYS, LONGEST, index_of, order_of, sort_keys
+
+# By the length of rows: 16 elements for each thread of long ones. Threads with 32 wait for
+# instructions, which are too many for the caches and repeat in no loop. H200, float16 and float32,
+# rows of 4096, 2026-11-29; others are not measured.
+TABLE = Table(
+    {(ANY,): {}},
+    {
+        "nvptx": {
+            (2048,): {},
+            (4096,): {"num_warps": 8},
+            (8192,): {"num_warps": 16},
+            (ANY,): {"num_warps": 32},
+        }
+    },
+)
 
 
 @tile.jit
@@ -61,6 +77,7 @@ def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
             DESCENDING=bool(descending),
             NARROW=source.dtype.itemsize == 2,
             BLOCK=tile.next_power_of_2(rows.length),
+            **TABLE.select(call.backend, rows.length),
         )
     return values.value, indices.value
 
