@@ -46,7 +46,6 @@ FEW = Table(
             (ANY, 16, ANY, ANY): dependent(128, 16, 64, stages=5),
             (ANY, 32, 132, ANY): dependent(64, 32, 256, stages=4),
             (ANY, 32, ANY, ANY): dependent(64, 32, 128, stages=4),
-            (64, ANY, 66, ANY): dependent(64, 32, 256, stages=4),
             (ANY, ANY, 32, 4096): dependent(64, 32, 256, stages=4),
             (ANY, ANY, 64, 1024): dependent(64, 32, 128, stages=4),
             (64, ANY, 132, ANY): dependent(64, 64, 128, stages=6),
