@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.sequence.attention_loop import LOG2, attend, seen_range
+from tile.ops.sequence.attention_loop import LOG2, attend, seen_range, sequence_rows
 
 
 @tile.jit
@@ -58,7 +58,11 @@ def attention_block(
     k_head = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
     v_head = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
     at = number // heads, number % heads // group, 0
-    if DESCRIPTORS:
+    SEQUENCES: tl.constexpr = DESCRIPTORS and q_starts_ptr is not None
+    if SEQUENCES:
+        k_source = sequence_rows(k_ptr, k_strides, keys, key_heads, SIZE, BLOCK_N, HEAD)
+        v_source = sequence_rows(v_ptr, v_strides, keys, key_heads, SIZE, BLOCK_N, HEAD)
+    elif DESCRIPTORS:
         shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, HEAD]
         k_source = tl.make_tensor_descriptor(k_ptr, shape, [*k_strides, 1], block)
         v_source = tl.make_tensor_descriptor(v_ptr, shape, [*v_strides, 1], block)
@@ -129,7 +133,7 @@ def attention_block(
     others = keys, window, bias_rows, bias_strides[3], slope
     # As measured (docs/notes/ops.md): ptxas schedules these loops in other ways.
     DEFERRED: tl.constexpr = not CAUSAL if PROGRAMS else HEAD == 128 and BLOCK_N == 128
-    options = SEES_NONE, DESCRIPTORS, BLOCK_N, HEAD, DEFERRED, LANE_SUMS
+    options = SEES_NONE, DESCRIPTORS, SEQUENCES, BLOCK_N, HEAD, DEFERRED, LANE_SUMS
     if PROGRAMS:  # in one loop, so that a block has one beginning and one end
         MASKED: tl.constexpr = "some" if CAUSAL or RAGGED or window is not None else "none"
         highest, weights, total = attend(
@@ -146,21 +150,10 @@ def attention_block(
             *(*sources, middle, *ends, whole, *others, highest, weights, total),
             *(SCALE, SIZE, CAUSAL, "none", *options),
         )
-        last = end
-        if DESCRIPTORS and q_starts_ptr is not None:
-            last = max(whole, min(end, keys // BLOCK_N * BLOCK_N))
         highest, weights, total = attend(
-            *(*sources, whole, *ends, last, *others, highest, weights, total),
+            *(*sources, whole, *ends, end, *others, highest, weights, total),
             *(SCALE, SIZE, CAUSAL, "all", *options),
         )
-        if DESCRIPTORS and q_starts_ptr is not None:
-            # The last block has rows of the next sequence, whose values may not be finite: 0 times
-            # these would be NaN.
-            highest, weights, total = attend(
-                *(q, k_head, v_head, *sources[3:], last, *ends, end, *others),
-                *(highest, weights, total, SCALE, SIZE, CAUSAL, "all", SEES_NONE, False),
-                *options[2:],
-            )
     if LANE_SUMS:
         weights = tl.sum(weights, axis=1)
     if q_starts_ptr is not None:  # queries that see no key have the result 0

@@ -46,6 +46,22 @@ def seen_range(first, keys, window, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr)
 
 
 @tile.jit
+def sequence_rows(
+    ptr, strides, rows, key_heads, SIZE: tl.constexpr, BLOCK_N: tl.constexpr, HEAD: tl.constexpr
+):
+    """Return a descriptor of blocks of rows that end with their sequence.
+
+    Two axes are of rows, and the second one has as many as a block. So a block with the index
+    [row + count - 1, head, BLOCK_N - count, 0] has `count` rows from `row` on, and zeros.
+    """
+    step = tl.cast(strides[2], tl.int64)
+    shape, block = [rows, key_heads, BLOCK_N, SIZE], [1, 1, BLOCK_N, HEAD]
+    return tl.make_tensor_descriptor(
+        ptr - step * (BLOCK_N - 1), shape, [step, strides[1], step, 1], block
+    )
+
+
+@tile.jit
 def attend(
     q,
     k_source,
@@ -74,6 +90,7 @@ def attend(
     MASKED: tl.constexpr,
     SEES_NONE: tl.constexpr,
     DESCRIPTORS: tl.constexpr,
+    SEQUENCES: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
     DEFERRED: tl.constexpr,
@@ -82,7 +99,7 @@ def attend(
     """Return the running maximum and both sums after the keys from `start` to `end`.
 
     k_source, v_source: pointers to the first key and value of the head, or descriptors of all,
-        where these are in row `first_row`.
+        where these are in row `first_row`; for SEQUENCES those of `sequence_rows`.
     MASKED: "all" blocks of keys have a mask, "none", or those before `middle` and from `whole` on.
     SEES_NONE: a query may see no key of the first blocks.
     DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
@@ -99,8 +116,12 @@ def attend(
     for first in range(start, end, BLOCK_N):
         key = first + tl.arange(0, BLOCK_N)
         inside = (key[:, None] < keys) & (feature < SIZE) if MASKED == "all" else feature < SIZE
+        place = batch, key_head, first_row + first, 0
+        if SEQUENCES:
+            count = BLOCK_N if MASKED == "none" else min(keys - first, BLOCK_N)
+            place = first_row + first + count - 1, key_head, BLOCK_N - count, 0
         if DESCRIPTORS:
-            k = k_source.load([batch, key_head, first_row + first, 0]).reshape(BLOCK_N, HEAD)
+            k = k_source.load([*place]).reshape(BLOCK_N, HEAD)
         else:
             k = tl.load(k_tile + tl.cast(first, tl.int64) * k_row, mask=inside, other=0.0)
         scores = tl.dot(q, tl.trans(k), out_dtype=total.dtype)
@@ -135,7 +156,7 @@ def attend(
         elif MASKED == "all":
             weights = weights * shrink[:, None] + lane_sums(powers, BLOCK_N)
         if DESCRIPTORS:
-            v = v_source.load([batch, key_head, first_row + first, 0]).reshape(BLOCK_N, HEAD)
+            v = v_source.load([*place]).reshape(BLOCK_N, HEAD)
         else:
             v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)

@@ -5,8 +5,7 @@
 
 No memory and no work is spent on padding. A program has a block of queries of one head of one
 sequence, as in attention_kernel.py; programs past the end of a sequence end at once. Keys and
-values are loaded by descriptors of all tokens where TMA can, but for a block that ends in the next
-sequence, which has pointers and masks.
+values are loaded by descriptors where TMA can, in blocks that end with their sequence.
 """
 
 from __future__ import annotations
