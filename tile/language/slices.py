@@ -25,8 +25,8 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
+from tile.ir.expressions import Expression
 from tile.ir.ops import arith, indexing, shape
-from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import ReduceKind, reduce
 from tile.ir.types import I32, SCALARS, U64, Pointer, Tile, is_power_of_two
 from tile.language.base.promotion import convert, convert_shape
@@ -162,11 +162,9 @@ def select_last(build: Builder, x: Value, index: int) -> Value:
     extent = x.type.shape[-1]
     if extent > 1:
         numbers = build(shape.arange, start=0, end=extent)
-        wanted = build.constant(index, numbers.type)
-        equal = Tensor(build(arith.cmp, numbers, wanted, predicate=Predicate.EQ))
-        mask = convert_shape(build, equal, bits.shape)
-        zeros = build.constant(0, bits.type)
-        bits = Tensor(build(arith.select, mask.value, bits.value, zeros))
+        equal = Tensor(Expression(build, numbers).equals(index).value)
+        mask = Expression(build, convert_shape(build, equal, bits.shape).value)
+        bits = Tensor(mask.select(Expression(build, bits.value), 0).value)
     result = build(reduce, bits.value, axis=-1, kind=ReduceKind.OR)
     return result if element == bits.dtype else build(arith.bitcast, result, to=element)
 
@@ -199,9 +197,8 @@ def _gathered(build: Builder, x: Tensor, positions: Sequence[Positions]) -> Valu
     index, stride = build.constant(0, Tile(counts, I32)), x.numel
     for axis, p in enumerate(positions):
         stride //= p.extent
-        numbers = build(shape.arange, start=0, end=p.count)
-        scaled = build(arith.mul, numbers, build.constant(p.step * stride, numbers.type))
-        offset = build(arith.add, scaled, build.constant(p.start * stride, numbers.type))
+        numbers = Expression(build, build(shape.arange, start=0, end=p.count))
+        offset = (numbers * (p.step * stride) + p.start * stride).value
         extents = (*(1,) * axis, p.count, *(1,) * (len(counts) - axis - 1))
         along = convert_shape(build, Tensor(_reshape(build, offset, extents)), counts)
         index = build(arith.add, index, along.value)
@@ -220,9 +217,8 @@ def _by_axis(build: Builder, x: Tensor, positions: Sequence[Positions]) -> Tenso
             others[axis] = p
             value = _reshape(build, _aligned(build, Tensor(value), others), taken)
         elif not p.are_all:
-            numbers = build(shape.arange, start=0, end=p.count)
-            scaled = build(arith.mul, numbers, build.constant(p.step, numbers.type))
-            at = build(arith.add, scaled, build.constant(p.start, numbers.type))
+            numbers = Expression(build, build(shape.arange, start=0, end=p.count))
+            at = (numbers * p.step + p.start).value
             along = _reshape(build, at, (*(1,) * axis, p.count, *(1,) * (len(extents) - axis - 1)))
             index = convert_shape(build, Tensor(along), taken).value
             value = build(indexing.gather, value, index, axis=axis - len(extents))

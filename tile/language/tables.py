@@ -21,6 +21,7 @@ import numpy as np
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
+from tile.ir.expressions import Expression
 from tile.ir.numpy_dtypes import SCALAR_OF_DTYPE, numpy_dtype
 from tile.ir.ops import arith, indexing
 from tile.ir.ops.arith import Predicate
@@ -112,11 +113,10 @@ def _position(build: Builder, extents: Sequence[int], indices: Sequence[Any]) ->
         if not tensor.dtype.is_int():
             raise CompilationError(f"an index into a table is an integer, not {tensor.type}")
     tensors = list(broadcast_together(build, *(convert(build, x, I32) for x in tensors)))
-    position = tensors[0].value
-    for extent, tensor in zip(extents[1:], tensors[1:], strict=True):
-        scaled = build(arith.mul, position, build.constant(extent, position.type))
-        position = build(arith.add, scaled, tensor.value)
-    return position
+    position, *others = (Expression(build, tensor.value) for tensor in tensors)
+    for extent, index in zip(extents[1:], others, strict=True):
+        position = position * extent + index
+    return position.value
 
 
 def _loaded(build: Builder, position: Value, element: Scalar, entries: Sequence[Any]) -> Tensor:
@@ -163,10 +163,8 @@ class _Tree:
     def bit(self, mask: int) -> Value:
         """Return the condition that a bit of the position is set."""
         if mask not in self.conditions:
-            build, ty = self.build, self.position.type
-            masked = build(arith.and_, self.position, build.constant(mask, ty))
-            zero = build.constant(0, ty)
-            self.conditions[mask] = build(arith.cmp, masked, zero, predicate=Predicate.NE)
+            masked = Expression(self.build, self.position) & mask
+            self.conditions[mask] = masked.is_(Predicate.NE, 0).value
         return self.conditions[mask]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tile.ir.builder import Builder, create
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import constant_of, iterations
+from tile.ir.expressions import Expression, unsigned
 from tile.ir.module import Module
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
 from tile.ir.types import Scalar
-from tile.transforms.expressions import Expression, unsigned
 from tile.transforms.region_utils import copy_into
 
 

@@ -41,9 +41,9 @@ from tile.frontend.python.lowering_context import (
 from tile.frontend.python.value_trees import POISON, describe, leaves, materialize, rebuild
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
-from tile.ir.effects import constant_of, is_pure
+from tile.ir.effects import is_pure
+from tile.ir.expressions import Expression, is_before
 from tile.ir.ops import arith, control
-from tile.ir.ops.arith import Predicate
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.types import I1, I32, I64, Scalar
 from tile.language import python_builtins
@@ -127,15 +127,8 @@ def _counted_while(low: Lowering, ends: Ends, bounds: Bounds, loc: Loc) -> None:
 
 def in_range(build: Builder, index: Value, bounds: Bounds) -> Value:
     """Return an i1 value, true if `index` is in the range of a counted loop of either direction."""
-    step = constant_of(bounds.step)
-    if step is not None:
-        predicate = Predicate.LT if step > 0 else Predicate.GT
-        return build(arith.cmp, index, bounds.upper, predicate=predicate)
-    zero = build.constant(0, bounds.step.type)
-    up = build(arith.cmp, bounds.step, zero, predicate=Predicate.GT)
-    below = build(arith.cmp, index, bounds.upper, predicate=Predicate.LT)
-    above = build(arith.cmp, index, bounds.upper, predicate=Predicate.GT)
-    return build(arith.select, up, below, above)
+    number, end, step = (Expression(build, x) for x in (index, bounds.upper, bounds.step))
+    return is_before(number, end, step).value
 
 
 def while_loop(low: Lowering, node: ast.While, step: Sequence[ast.stmt] = ()) -> None:

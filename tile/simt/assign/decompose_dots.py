@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.expressions import Expression
 from tile.ir.ops import arith, dot, shape
 from tile.ir.types import BF16, F32, U32, Precision, Scalar, number_of
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, Operand
 from tile.simt.target import SimtTarget
-from tile.transforms.expressions import Expression
 
 # The most matrices of a batched dot for which each has a dot of its own; the text grows by each.
 MOST_MATRICES = 16

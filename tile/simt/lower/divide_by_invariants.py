@@ -22,6 +22,7 @@ from tile.analysis.ranges import Ranges, ranges
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.expressions import Expression, operands
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
@@ -29,7 +30,6 @@ from tile.ir.passes import module_pass
 from tile.ir.types import F32, I32, U32, U64, Fragment, count_of
 from tile.simt import ops
 from tile.simt.target import GENERIC, SimtTarget
-from tile.transforms.expressions import Expression, operands
 
 # Quotients of f32 are exact to 2 ulp, and conversions to half of one. Scaled by this number, an
 # approximate quotient does not exceed the exact one.

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from tile.analysis.interval import Interval
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.core import Function, Operation
+from tile.ir.expressions import operands
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
 from tile.ir.passes import module_pass
 from tile.ir.types import INTEGERS
-from tile.transforms.expressions import operands
 
 
 @module_pass("guard-division", before=Level.THREAD)

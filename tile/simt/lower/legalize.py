@@ -19,6 +19,7 @@ from collections.abc import Callable
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.expressions import Encoding, Expression, operands
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
@@ -41,7 +42,6 @@ from tile.ir.types import (
     number_of,
 )
 from tile.simt.target import GENERIC, SimtTarget
-from tile.transforms.expressions import Encoding, Expression, operands
 
 SIGN = 0x80
 BEYOND = 1 << 16  # more than the largest number of any of these formats, and exact in f32

@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.expressions import Expression
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import arith
-from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
 from tile.ir.types import F32, Fragment, Kind, Scalar, count_of
 from tile.simt import ops
 from tile.simt.lower.divide_by_invariants import computed_after, weight_of
 from tile.simt.target import GENERIC, SimtTarget
-from tile.transforms.expressions import Expression
 
 _LARGEST, _SMALLEST = 2.0**126, 2.0**-126  # divisors whose reciprocals are normal numbers
 _DOWN, _UP = 2.0**-2, 2.0**24
@@ -114,6 +113,6 @@ def _was_integer(divisor: Value) -> bool:
 
 def _scale(divisor: Expression) -> Expression:
     size = divisor.absolute()
-    large = size.is_(Predicate.GT, _LARGEST)
+    large = size > _LARGEST
     up = (size < _SMALLEST).select(size.constant(_UP), 1.0)
     return large.select(size.constant(_DOWN), up)

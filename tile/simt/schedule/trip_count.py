@@ -5,10 +5,9 @@ from __future__ import annotations
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
+from tile.ir.expressions import Expression, is_before
 from tile.ir.ops import arith
-from tile.ir.ops.arith import Predicate
 from tile.ir.types import I1, I64, Scalar
-from tile.transforms.expressions import Expression
 
 
 class TripCount:
@@ -116,12 +115,3 @@ class TripCount:
 def _integer(value: Value) -> int | None:
     number = constant_of(value)
     return None if number is None else int(number)
-
-
-def is_before(index: Expression, end: Expression, step: Expression) -> Expression:
-    """Return whether an index is before the end of a loop, an i1; the step may have either sign."""
-    sign = _integer(step.value)
-    if sign is None:
-        up = step.is_(Predicate.GT, 0)
-        return up.select(index < end, index.is_(Predicate.GT, end))
-    return index < end if sign > 0 else index.is_(Predicate.GT, end)

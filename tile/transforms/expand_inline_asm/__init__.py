@@ -18,6 +18,7 @@ from itertools import islice
 from tile.errors import CompilationError, stamp
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
+from tile.ir.expressions import Expression, unsigned
 from tile.ir.module import Module
 from tile.ir.ops.inline_asm import (
     WIDTHS,
@@ -32,7 +33,6 @@ from tile.transforms.expand_inline_asm.execution import execute
 from tile.transforms.expand_inline_asm.groups import from_register, merge, split, to_register
 from tile.transforms.expand_inline_asm.registers import Register, RegisterFile
 from tile.transforms.expand_inline_asm.syntax import parse
-from tile.transforms.expressions import Expression, unsigned
 
 
 @module_pass("expand-inline-asm")

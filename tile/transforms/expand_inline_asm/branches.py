@@ -12,9 +12,9 @@ A branch back, which is a loop, has no such predicate and is refused.
 from __future__ import annotations
 
 from tile.errors import CompilationError
+from tile.ir.expressions import Expression
 from tile.ir.types import I1
 from tile.transforms.expand_inline_asm.registers import RegisterFile
-from tile.transforms.expressions import Expression
 
 
 class Branches:

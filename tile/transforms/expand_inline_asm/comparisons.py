@@ -6,12 +6,12 @@ true.
 
 from __future__ import annotations
 
+from tile.ir.expressions import Expression
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32
 from tile.transforms.expand_inline_asm.floats import flushed
 from tile.transforms.expand_inline_asm.rules import Opcode, rules
-from tile.transforms.expressions import Expression
 
 # The comparison of each name; those of unsigned integers have names of their own as well.
 _PREDICATES = {

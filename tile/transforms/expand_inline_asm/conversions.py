@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tile.ir.expressions import Encoding, Expression
 from tile.ir.ops import math
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import BF16, F16, F32, F64, U32, Scalar
 from tile.transforms.expand_inline_asm.floats import DIRECTED, flushed, saturated
 from tile.transforms.expand_inline_asm.rules import Opcode
-from tile.transforms.expressions import Encoding, Expression
 
 _TO_INTEGER = ("rni", "rzi", "rmi", "rpi")
 _TO_FLOAT = ("rn", "rz", "rm", "rp", "rna")

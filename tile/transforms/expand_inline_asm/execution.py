@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from tile.errors import CompilationError
+from tile.ir.expressions import Expression, fields, joined, unsigned
 from tile.ir.ops import memory
 from tile.ir.types import F16, I1, U32, Scalar
 from tile.transforms.expand_inline_asm import comparisons, floats, integers, lookup, video
@@ -35,7 +36,6 @@ from tile.transforms.expand_inline_asm.syntax import (
     Scope,
     Statement,
 )
-from tile.transforms.expressions import Expression, fields, joined, unsigned
 
 _OTHER_THREADS = (
     "it takes registers of other threads, and which elements those hold depends on the layout; use "

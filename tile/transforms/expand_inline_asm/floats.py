@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tile.ir.expressions import Expression
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import F32
 from tile.transforms.expand_inline_asm.rules import Compute, Opcode, plain, rules
-from tile.transforms.expressions import Expression
 
 # Rounding modes of PTX, as in libdevice's names; `rn` is the default.
 DIRECTED = {"rz": "rz", "rm": "rd", "rp": "ru"}

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from tile.ir.builder import Builder
 from tile.ir.core import Value
+from tile.ir.expressions import Expression, fields, joined, unsigned
 from tile.ir.ops import shape
 from tile.ir.ops.inline_asm import WIDTHS
 from tile.ir.types import I1, Pointer, Scalar, Type
 from tile.transforms.expand_inline_asm.registers import extended
-from tile.transforms.expressions import Expression, fields, joined, unsigned
 
 
 def split(build: Builder, x: Value, pack: int) -> list[Value]:

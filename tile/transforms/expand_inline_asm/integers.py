@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tile.ir.expressions import Expression, signed, total, unsigned
 from tile.ir.ops import arith
 from tile.ir.types import I32, U32, U64
 from tile.transforms.expand_inline_asm.rules import Opcode, plain, rules
-from tile.transforms.expressions import Expression, signed, total, unsigned
 
 INTEGERS = "u16 s16 u32 s32 u64 s64"
 WORDS = "u32 s32 u64 s64"

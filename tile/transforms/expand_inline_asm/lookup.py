@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.ir.effects import constant_of
+from tile.ir.expressions import Expression, total
 from tile.ir.types import U32, U64
 from tile.transforms.expand_inline_asm.integers import field_of
 from tile.transforms.expand_inline_asm.rules import Opcode, rules
-from tile.transforms.expressions import Expression, total
 
 # Selectors of the modes of `prmt` for the controls 0 to 3.
 _SELECTORS = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tile.ir.core import Value
+from tile.ir.expressions import Expression, unsigned
 from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import Order, RMWKind, Scope
 from tile.ir.types import I32, U8, U64, Pointer, Scalar, with_element
 from tile.transforms.expand_inline_asm.registers import RegisterFile
 from tile.transforms.expand_inline_asm.rules import Opcode
 from tile.transforms.expand_inline_asm.syntax import Address
-from tile.transforms.expressions import Expression, unsigned
 
 # Modifiers without a meaning here: caches, and what the accesses are in any case.
 _HINTS = frozenset(["global", "weak", "volatile", "ca", "cg", "cs", "lu", "cv", "wb", "wt"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.core import Value
+from tile.ir.expressions import Expression, signed, unsigned
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import program, shape
 from tile.ir.types import I1, Pointer, Scalar
@@ -18,7 +19,6 @@ from tile.transforms.expand_inline_asm.syntax import (
     Name,
     Operand,
 )
-from tile.transforms.expressions import Expression, signed, unsigned
 
 # Widths of the types of `.reg`, in bits.
 _WIDTHS = {

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from tile.ir.expressions import Expression, signed, unsigned
 from tile.ir.op_definition import OpDef
 from tile.ir.types import (
     BF16,
@@ -32,7 +33,6 @@ from tile.ir.types import (
     UNSIGNED,
     Scalar,
 )
-from tile.transforms.expressions import Expression, signed, unsigned
 
 
 @dataclass(frozen=True)

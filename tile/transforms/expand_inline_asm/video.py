@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tile.ir.expressions import Expression, total
 from tile.ir.types import I64
 from tile.transforms.expand_inline_asm.integers import clamp, field_of
 from tile.transforms.expand_inline_asm.rules import Compute, Opcode, rules
-from tile.transforms.expressions import Expression, total
 
 
 def _average(x: Expression, y: Expression) -> Expression:

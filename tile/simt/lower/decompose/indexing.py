@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from tile.ir.core import Operation, Value
+from tile.ir.expressions import Expression
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Predicate
@@ -33,7 +34,6 @@ from tile.simt.lower.decompose.reduce import any_region, reduce_along
 from tile.simt.ops.layout import butterfly
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
-from tile.transforms.expressions import Expression
 
 
 def gather(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:

@@ -10,6 +10,7 @@ from functools import partial
 
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.expressions import Expression
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, shape
 from tile.ir.ops import reduce as reduce_ops
@@ -27,7 +28,6 @@ from tile.simt.lower.decompose.axis_split import (
 from tile.simt.ops.layout import butterfly
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
-from tile.transforms.expressions import Expression
 
 # Builds a new region for each operation that needs it.
 Region = Callable[[], Block]

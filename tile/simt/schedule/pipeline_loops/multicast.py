@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from tile.analysis.uniformity import SOURCES, Variation, uniformity
 from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure
+from tile.ir.expressions import Expression, is_before
 from tile.ir.ops import arith, program
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32
@@ -34,8 +35,6 @@ from tile.simt.ops import cluster
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, can_halve
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
-from tile.simt.schedule.trip_count import is_before
-from tile.transforms.expressions import Expression
 
 _AXIS = 0  # of the grid, along which peers differ
 

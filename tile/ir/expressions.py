@@ -14,6 +14,7 @@ from typing import Any
 
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
+from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, extern, math
 from tile.ir.ops.arith import Predicate, Rounding
@@ -109,6 +110,9 @@ class Expression:
     def __lt__(self, other: Operand) -> Expression:
         return self.is_(Predicate.LT, other)
 
+    def __gt__(self, other: Operand) -> Expression:
+        return self.is_(Predicate.GT, other)
+
     def __ge__(self, other: Operand) -> Expression:
         return self.is_(Predicate.GE, other)
 
@@ -174,6 +178,14 @@ def wrap(number: int, element: Scalar) -> int:
     """Return the number of an integer type that is congruent modulo 2 to its width."""
     number &= (1 << element.bits) - 1
     return number - (1 << element.bits) if number > element.max_value else number
+
+
+def is_before(index: Expression, end: Expression, step: Expression) -> Expression:
+    """Return whether an index is before the end of a loop, an i1; the step may have either sign."""
+    sign = constant_of(step.value)
+    if sign is None:
+        return (step > 0).select(index < end, index > end)
+    return index < end if sign > 0 else index > end
 
 
 def total(terms: Sequence[Expression]) -> Expression:
@@ -245,7 +257,7 @@ class Encoding:
         signed = number | ((bits >> (32 - self.bits)) & self.sign)
         if self.is_fnuz:
             signed = number.equals(0).select(number.constant(0), signed)
-        is_nan = magnitude.is_(Predicate.GT, F32_INFINITY)
+        is_nan = magnitude > F32_INFINITY
         return is_nan.select(number.constant(self.nan), signed)
 
     def _rounded(self, magnitude: Expression, rounding: Rounding) -> Expression:
