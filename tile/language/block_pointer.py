@@ -140,7 +140,8 @@ def _each(subject: str, numbers: Any, rank: int) -> Sequence[Any]:
     """Return a sequence of one number for each axis; raise `CompilationError` for another one."""
     expected = f"; the block has {rank} axes, and there is one for each"
     require_each(subject, numbers, rank, expected)
-    return numbers  # type: ignore[no-any-return]
+    sequence: Sequence[Any] = numbers
+    return sequence
 
 
 def _order(order: Any, rank: int) -> None:

@@ -194,7 +194,8 @@ def semantics_of(op: Operation) -> Callable[..., Any]:
     semantics = op.defn.semantics
     assert semantics is not None
     if isinstance(semantics, ByDtype):
-        return semantics[numpy_dtype(op.inputs[0].type.element)]  # type: ignore[no-any-return]
+        chosen: Callable[..., Any] = semantics[numpy_dtype(op.inputs[0].type.element)]
+        return chosen
     return partial(semantics, **op.attributes) if op.attributes else semantics
 
 
