@@ -5,7 +5,8 @@ Dynamo and Inductor ask `identify_accessed_tensors` of a kernel that a program l
 another IR, so the function is replaced by one that asks the compiled kernel. Without it PyTorch
 would warn, and take every tensor for written.
 
-Inductor compiles kernels early, and their configurations at the same time (`early_compile.py`).
+Inductor compiles kernels early, and their configurations at the same time (`early_compile.py`), and
+repeats launches without the work of a first one (`repeated_launch.py`).
 
 AOTInductor and `cpp_wrapper` put machine code of kernels for a CPU into a library; the interpreter
 has none, and the error says so.
@@ -23,6 +24,7 @@ from typing import Any
 
 from tile._import_hooks import followed_spec
 from tile.compat.early_compile import HEURISTICS, EarlyCompile, compile_configurations
+from tile.compat.repeated_launch import forget, in_older_versions, launch
 from tile.errors import TileError, UnsupportedError
 from tile.runtime.arguments.adapt import MockArray
 from tile.runtime.autotuning.autotuner import Autotuner
@@ -100,7 +102,9 @@ REPLACEMENTS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
     HEURISTICS: {
         "CachingAutotuner._precompile_worker": functools.partial(
             functools.partialmethod, compile_configurations
-        )
+        ),
+        "CachingAutotuner.run": functools.partial(in_older_versions, launch),
+        "CachingAutotuner.prepare_for_pickle": functools.partial(in_older_versions, forget),
     },
     CODEGEN: {"async_compile": EarlyCompile},
 }
