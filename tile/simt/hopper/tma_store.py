@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Function, Operation, Value
+from tile.ir.effects import constant_of
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import arith, control, descriptor, memory, shape
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, Scope
@@ -75,16 +76,20 @@ class BlockStores:
     def __contains__(self, op: Operation) -> bool:
         """Return True if a store can become a TMA store, or an atomic operation a reduction."""
         if op.defn is memory.store:
-            plain = op["cache"] is CacheModifier.NONE and op["eviction"] is Eviction.NONE
             conversion = _conversion(op)
-            return (
-                _is_block(op)
-                and plain
-                and conversion is not None
-                and self.through(conversion)
-                and self.has_block(op["value"].type)
-            )
+            return conversion is not None and self.through(conversion) and self.is_block(op)
         return self.is_reduction(op)
+
+    def is_block(self, op: Operation) -> bool:
+        """Return True if an operation is a store of a block that TMA can write, and converts it."""
+        return (
+            op.defn is memory.store
+            and _is_block(op)
+            and op["cache"] is CacheModifier.NONE
+            and op["eviction"] is Eviction.NONE
+            and _conversion(op) is not None
+            and self.has_block(op["value"].type)
+        )
 
     def is_reduction(self, op: Operation) -> bool:
         """Return True if an atomic operation can become a TMA reduction."""
@@ -162,7 +167,7 @@ def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) 
 
 
 def _is_last(store: Operation, chosen: Sequence[Operation]) -> bool:
-    """Return True if nothing after a store in a kernel reads, synchronizes, or is stored by TMA."""
+    """Return True if nothing after a store in a kernel reads, synchronizes, or writes its block."""
     if not store.function.kernel or store.parent is not None:
         return False
     following, op = list[Operation](), store.next
@@ -170,7 +175,35 @@ def _is_last(store: Operation, chosen: Sequence[Operation]) -> bool:
         following += op.walk()
         op = op.next
     orders = Effect.READ | Effect.SYNC
-    return not any(op in chosen or op.defn.effect & orders for op in following)
+    return not any(
+        op.defn.effect & orders or (op in chosen and not _are_disjoint(store, op))
+        for op in following
+    )
+
+
+def _are_disjoint(one: Operation, other: Operation) -> bool:
+    """Return True if two stored blocks are of one array, apart by a constant along an axis."""
+    if one.defn is not memory.store or other.defn is not memory.store:
+        return False
+    blocks, rank = (one["ptr"].op.inputs[1:], other["ptr"].op.inputs[1:]), one["value"].type.rank
+    if rank != other["value"].type.rank or blocks[0][:-rank] != blocks[1][:-rank]:
+        return False
+    extents = zip(one["value"].type.shape, other["value"].type.shape, strict=True)
+    starts = zip(*(map(_offset, block[-rank:]) for block in blocks), strict=True)
+    return any(
+        first == second and not -after < end - start < before
+        for (before, after), ((first, start), (second, end)) in zip(extents, starts, strict=True)
+    )
+
+
+def _offset(index: Value) -> tuple[Value, int]:
+    """Return a value and the constant that is added to it."""
+    if index.op is not None and index.op.defn is arith.add:
+        value, added = index.op.inputs
+        constant = constant_of(added)
+        if constant is not None:
+            return value, int(constant)
+    return index, 0
 
 
 def _warn_of_atomics(function: Function, stores: BlockStores) -> None:
@@ -314,6 +347,13 @@ def _chosen(function: Function, aliases: Aliases, stores: BlockStores) -> Sequen
     """Return the stores that become TMA stores."""
     writers = [op for op in function.walk() if Effect.WRITE in op.defn.effect]
     chosen = [op for op in writers if op in stores]
+    # Narrow blocks, which warps convert by shuffles, are stored by TMA if others of the array are.
+    arrays = {op["ptr"].op.inputs[1] for op in chosen}
+    chosen = [
+        op
+        for op in writers
+        if op in stores or (stores.is_block(op) and op["ptr"].op.inputs[1] in arrays)
+    ]
     if not chosen or any(op.defn is control.call for op in writers):
         return ()
     # A TMA store that was built for a loop is the only one that writes its array.
