@@ -26,6 +26,30 @@ def test_parts_of_an_uneven_inner_axis(splits: int, monkeypatch: pytest.MonkeyPa
     np.testing.assert_allclose(result, np.float32(a) @ np.float32(b), rtol=1e-2, atol=5e-2)
 
 
+@pytest.mark.parametrize(
+    ("columns", "by_columns", "splits"),
+    [(208, "", 1), (144, "ab", 1), (96, "a", 2), (224, "out", 1)],
+)
+def test_columns_of_several_powers_of_two(
+    columns: int, by_columns: str, splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last tile ends within one of its parts; `by_columns` names the arrays stored so."""
+    monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: None)
+    monkeypatch.setattr(matmul_module, "tiles_of", lambda *_: tiles(64, columns, 64, 4, 2))
+    random = np.random.default_rng(columns)
+    a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((72, 136), (136, 360)))
+    bias = random.integers(-3, 4, 360).astype(np.float32)
+    stored = [np.asfortranarray(x) if name in by_columns else x for name, x in (("a", a), ("b", b))]
+    out = (
+        np.empty((360, 72), np.float16).T
+        if by_columns == "out"
+        else np.empty((72, 360), np.float16)
+    )
+    with tile.backend("interp:wgmma"):
+        tile.ops.matmul(*stored, bias, "relu", splits=splits, out=out)
+    np.testing.assert_array_equal(out, np.maximum(np.float32(a) @ np.float32(b) + bias, 0))
+
+
 @pytest.mark.parametrize("largest", [2**20, 70 * 72])
 def test_logits_of_ranges_of_classes(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of 72 classes begin and end within tiles of the weight."""

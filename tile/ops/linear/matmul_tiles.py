@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tile
 import tile.language as tl
 
@@ -27,6 +29,58 @@ def tile_position(M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.
 
 
 @tile.jit
+def parts_of(start, BLOCK: tl.constexpr):
+    """Return the indices from `start` on as tiles whose extents are the powers of two of `BLOCK`.
+
+    A tile of 208 columns is one of 128, of 64 and of 16: as a whole it would be padded to 256.
+    """
+    parts: Any = ()
+    first = start
+    for bit in tl.static_range(BLOCK.bit_length() - 1, -1, -1):
+        if BLOCK >> bit & 1:
+            parts += (first + tl.arange(0, 1 << bit),)
+            first += 1 << bit
+    return parts
+
+
+@tile.jit
+def multiply_parts(
+    a_tile,
+    b_tiles,
+    inner,
+    first,
+    end,
+    K,
+    a_inner,
+    b_inner,
+    totals,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """Return `totals` plus the dots of tiles of a and of each of b, from `first` to `end` of K.
+
+    An `end` below K follows `first` by a multiple of `BLOCK_K`: masks compare with K alone, so that
+    tiles are blocks of arrays.
+    """
+    for k in range(first, end, BLOCK_K):
+        a = tl.load(a_tile) if EVEN else tl.load(a_tile, mask=inner[None, :] < K - k, other=0.0)
+        sums: Any = ()
+        moved: Any = ()
+        for i in tl.static_range(len(totals)):
+            if EVEN:
+                b = tl.load(b_tiles[i])
+            else:
+                b = tl.load(b_tiles[i], mask=inner[:, None] < K - k, other=0.0)
+            sums += (tl.dot(a, b, totals[i], input_precision=PRECISION, out_dtype=SUMS),)
+            moved += (b_tiles[i] + BLOCK_K * b_inner,)
+        totals, b_tiles = sums, moved
+        a_tile += BLOCK_K * a_inner
+    return totals
+
+
+@tile.jit
 def multiply_tiles(
     a_tile,
     b_tile,
@@ -42,20 +96,11 @@ def multiply_tiles(
     EVEN: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Return `total` plus the dots of tiles of a and b, from `first` to `end` of the inner axis.
-
-    An `end` below K follows `first` by a multiple of `BLOCK_K`: masks compare with K alone, so that
-    tiles are blocks of arrays.
-    """
-    for k in range(first, end, BLOCK_K):
-        if EVEN:
-            a, b = tl.load(a_tile), tl.load(b_tile)
-        else:
-            a = tl.load(a_tile, mask=inner[None, :] < K - k, other=0.0)
-            b = tl.load(b_tile, mask=inner[:, None] < K - k, other=0.0)
-        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
-        a_tile += BLOCK_K * a_inner
-        b_tile += BLOCK_K * b_inner
+    """Return `total` plus the dots of tiles of a and b, as `multiply_parts` does."""
+    (total,) = multiply_parts(
+        *(a_tile, (b_tile,), inner, first, end, K, a_inner, b_inner, (total,)),
+        *(PRECISION, SUMS, EVEN, BLOCK_K),
+    )
     return total
 
 

@@ -17,7 +17,13 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.linear.configurations import LEAST_INNER, tiles_of
 from tile.ops.linear.few_tiles import LEAST_SPLITS, few_tiles
-from tile.ops.linear.matmul_tiles import activated, multiply_tiles, store_tile, tile_position
+from tile.ops.linear.matmul_tiles import (
+    activated,
+    multiply_parts,
+    parts_of,
+    store_tile,
+    tile_position,
+)
 from tile.ops.linear.splits import add_splits, splits_of
 
 INT32_LIMIT = 2**31
@@ -59,33 +65,42 @@ def matmul_kernel(
     batch = tl.program_id(1).to(tl.int64)
     split = tl.program_id(2).to(tl.int64)
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
+    columns = parts_of(tile_column * BLOCK_N, BLOCK_N)
     # Rows and columns past the end read others again: their results are not stored, and loads
     # need a mask along the inner axis only.
-    a_rows, b_columns = (row % M)[:, None], (column % N)[None, :]
+    a_rows = (row % M)[:, None]
     if WIDE:
-        a_rows, b_columns = a_rows.to(tl.int64), b_columns.to(tl.int64)
+        a_rows = a_rows.to(tl.int64)
     inner = tl.arange(0, BLOCK_K)
     first = tl.program_id(2) * span if SPLIT else 0
     tl.assume(first >= 0)
     a_tile = a_ptr + batch * a_batch + tl.cast(first, tl.int64) * a_inner
-    b_tile = b_ptr + batch * b_batch + tl.cast(first, tl.int64) * b_inner
     a_tile += a_rows * a_row + inner[None, :] * a_inner
-    b_tile += inner[:, None] * b_inner + b_columns * b_column
+    b_tile = b_ptr + batch * b_batch + tl.cast(first, tl.int64) * b_inner
+    b_tiles: Any = ()
+    totals: Any = ()
+    for i in tl.static_range(len(columns)):
+        b_columns = (columns[i] % N)[None, :]
+        if WIDE:
+            b_columns = b_columns.to(tl.int64)
+        b_tiles += (b_tile + (inner[:, None] * b_inner + b_columns * b_column),)
+        totals += (tl.zeros((BLOCK_M, columns[i].shape[0]), dtype=SUMS),)
     if EVEN:  # no mask compares with K
         first, end = 0, span
     else:
         end = min(first + span, K) if SPLIT else K
-    total = multiply_tiles(
-        *(a_tile, b_tile, inner, first, end, K, a_inner, b_inner),
-        *(tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), PRECISION, SUMS, EVEN, BLOCK_K),
+    totals = multiply_parts(
+        *(a_tile, b_tiles, inner, first, end, K, a_inner, b_inner, totals),
+        *(PRECISION, SUMS, EVEN, BLOCK_K),
     )
-    if SWAPPED:  # its rows are columns of the result
-        total = activated(total, bias_ptr, (row % M)[:, None], ACTIVATION)
-    else:
-        total = activated(total, bias_ptr, (column % N)[None, :], ACTIVATION)
+    results: Any = ()
+    for i in tl.static_range(len(columns)):
+        # Swapped, its rows are columns of the result.
+        index = (row % M)[:, None] if SWAPPED else (columns[i] % N)[None, :]
+        results += (activated(totals[i], bias_ptr, index, ACTIVATION),)
     out = out_ptr + split * out_split + batch * out_batch
-    store_tile(total, out, row, column, M, N, out_row, out_column)
+    for i in tl.static_range(len(columns)):
+        store_tile(results[i], out, row, columns[i], M, N, out_row, out_column)
 
 
 class Strided(NamedTuple):
