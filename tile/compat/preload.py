@@ -1,8 +1,10 @@
 """Load the compiler before TorchInductor compiles a kernel, which takes less time than loading it.
 
 TorchInductor's pool of compile workers is forked from a process that imports Triton, and asks for
-Triton's key before the first fork. That process loads the compiler, so that no worker need load it.
-Without workers a thread loads it while TorchInductor itself is imported.
+Triton's key before the first fork. That process imports the compiler and compiles a kernel, so that
+no worker does what is done once a process. Without workers a thread imports the compiler while
+TorchInductor itself is imported. It compiles no kernel: it runs Python in turn with the main thread,
+which would wait for longer than the first kernel gains.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from tile.errors import TileError
 from tile.runtime import compile as ahead_of_time
 
 FORKS_WORKERS = ("_inductor", "compile_worker", "__main__.py")
-MODULES = ("tile.backends.nvptx.ptxas", "tile.language.extra.libdevice")
+MODULES = (
+    "tile.runtime.compiler",
+    "tile.frontend.python.code_generator",
+    "tile.backends.nvptx.compiler",
+    "tile.backends.nvptx.ptxas",
+    "tile.language.extra.libdevice",
+)
 TARGET = "nvptx:sm_80"  # of no device, which a process that forks must not open
 
 
@@ -41,8 +49,8 @@ def forks_workers() -> bool:
 
 @functools.cache
 def start_loading() -> threading.Thread:
-    """Start a thread that loads the compiler, once a process."""
-    thread = threading.Thread(target=load_compiler, name="tile-compiler")
+    """Start a thread that imports the compiler, once a process."""
+    thread = threading.Thread(target=import_compiler, name="tile-compiler")
     thread.start()
     if hasattr(os, "register_at_fork"):
         # A child would not have the thread, and wait for its locks forever.
@@ -50,14 +58,22 @@ def start_loading() -> threading.Thread:
     return thread
 
 
+def import_compiler() -> None:
+    """Import the compiler; without what it needs there is an error when a kernel is compiled."""
+    try:
+        for name in MODULES:
+            importlib.import_module(name)
+    except ImportError:
+        return
+
+
 def load_compiler() -> None:
     """Compile a kernel, which loads all that compilations share; without it workers load it."""
+    import_compiler()
     try:
         with config.scope(cache=False):
             ahead_of_time.compile(
                 kernel, {"x_ptr": "*fp32:16", "n": "i32"}, {"block": 512}, target=TARGET
             )
-        for name in MODULES:
-            importlib.import_module(name)
     except (TileError, ImportError):
         return
