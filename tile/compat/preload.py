@@ -3,8 +3,8 @@
 TorchInductor's pool of compile workers is forked from a process that imports Triton, and asks for
 Triton's key before the first fork. That process imports the compiler and compiles a kernel, so that
 no worker does what is done once a process. Without workers a thread imports the compiler while
-TorchInductor itself is imported. It compiles no kernel: it runs Python in turn with the main thread,
-which would wait for longer than the first kernel gains.
+TorchInductor itself is imported. It compiles no kernel: the main thread, which runs Python in turn
+with it, would wait for longer than the first kernel gains.
 """
 
 from __future__ import annotations
