@@ -406,3 +406,30 @@ def test_a_producer_loads_a_scalar_of_an_address() -> None:
     assert "warp_specialize {num_warps" in thread and "disjoint" in thread
     np.testing.assert_allclose(out[64:].astype(np.float32), product(a, b)[64:], atol=0.04)
     assert not out[:64].any()
+
+
+@tile.jit
+def searched(a_ptr, b_ptr, c_ptr, ends_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
+    """A `while` that reads scalars decides which matrix of b a block of rows is multiplied by."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [M, N], [N, 1], [BK, BM])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BM])
+    group = 0
+    for row in tl.range(0, M, BM, warp_specialize=True):
+        while tl.load(ends_ptr + group) <= row:
+            group += 1
+        total = tl.zeros((BM, BM), dtype=tl.float32)
+        for k in range(0, K, BK):
+            total = tl.dot(a.load([row, k]), b.load([group * K + k, 0]), total)
+        c.store([row, 0], total.to(c.dtype))
+
+
+def test_a_producer_repeats_a_search_for_an_address() -> None:
+    a, b = (numbers(256, 64, dtype=np.float16, seed=seed) for seed in (1, 2))
+    out, ends = np.zeros((256, 64), np.float16), np.array([64, 64, 192, 256], np.int32)
+    with tile.backend("interp:wgmma"):
+        kernel = searched[(1,)](a, b, out, ends, 256, 64, 64, BM=64, BK=32)
+    assert "warp_specialize {num_warps" in kernel.asm["thread"]
+    matrices = b.reshape(4, 64, 64)[[0, 2, 2, 3]]
+    expected = np.concatenate([product(*pair) for pair in zip(a.reshape(4, 64, 64), matrices)])
+    np.testing.assert_allclose(out.astype(np.float32), expected, atol=0.04)

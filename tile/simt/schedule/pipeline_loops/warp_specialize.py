@@ -35,6 +35,7 @@ from itertools import chain
 from tile.analysis.liveness import liveness
 from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure
+from tile.ir.op_definition import Trait
 from tile.ir.ops import control, memory
 from tile.ir.types import I32, Tile
 from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores
@@ -388,7 +389,7 @@ def _check_scalar(
             isinstance(value.type, Tile) and value in values for value in (*op.inputs, *op.results)
         ):
             raise CannotSpecializeError("the address of a load needs a tile", op)
-        if not (is_pure(op) or op.defn is control.for_ or op in repeatable):
+        if not (is_pure(op) or op.has_trait(Trait.LOOP) or op in repeatable):
             raise CannotSpecializeError(
                 f"the address of a load needs a `{op.name}`, which may be done only once", op
             )
