@@ -139,8 +139,8 @@ def vocabularies(rows: int, length: int, words: int) -> Iterator[Problem]:
 
     def gradient(a: Arrays) -> Args:
         x, weight, target = make(a)
-        _, log_sums = tile.ops.linear_cross_entropy(x, weight, target)
-        return a.normal(rows, dtype="float32"), x, weight, target, log_sums
+        _, log_sums, logits = tile.ops.linear_cross_entropy(x, weight, target, logits=True)
+        return a.normal(rows, dtype="float32"), x, weight, target, log_sums, -100, logits
 
     def of_torch(t: Any, x: Any, weight: Any, y: Any, *_: Any) -> Any:
         return t.nn.functional.cross_entropy(x @ weight.T, y, reduction="none")

@@ -270,6 +270,10 @@ def linear() -> Iterator[Case]:
         make = vocabulary(*size, largest)
         yield Case(op, label, lambda r, make=make: ((make(r)[0][1:4]), {}), ulps=8)
         yield Case(f"{op}_backward", label, make, ulps=24)
+    for label, stored in (("stored logits", 70), ("stored logits of a range", 30)):
+        make = vocabulary(9, 70, 37, 2**20, stored)
+        yield Case(f"{op}_backward", label, make, ulps=24)
+    yield Case(op, "logits", lambda r, make=make: (make(r)[0][1:4], {"logits": True}), ulps=8)
     make = vocabulary(3, 4, 5, 3)  # one class at a time
     yield Case(f"{op}_backward", "classes one by one", make, ("float32",), ulps=24)
     make = vocabulary(0, 7, 5, 2**20)
@@ -307,9 +311,12 @@ def linear() -> Iterator[Case]:
 
 
 def vocabulary(
-    rows_: int, classes: int, length: int, largest: int
+    rows_: int, classes: int, length: int, largest: int, stored: int = 0
 ) -> Callable[[Random], Arguments]:
-    """Return the maker of arguments of the gradient; the second row is ignored."""
+    """Return the maker of arguments of the gradient; the second row is ignored.
+
+    stored: classes whose logits are stored, if any.
+    """
 
     def make(random: Random) -> Arguments:
         x, weight = random.normal(rows_, length), random.normal(classes, length) / 4
@@ -319,7 +326,10 @@ def vocabulary(
         kind = np.float64 if random.dtype == np.float64 else np.float32
         sums = reference_of("linear_cross_entropy")(x, weight, target)[1].astype(kind)
         dloss = random.normal(rows_).astype(kind)
-        return (dloss, x, weight, target, sums), {"largest": largest}
+        options: dict[str, Any] = {"largest": largest}
+        if stored:
+            options["logits"] = np.ascontiguousarray((x @ weight.T)[:, :stored]).astype(x.dtype)
+        return (dloss, x, weight, target, sums), options
 
     return make
 

@@ -472,3 +472,14 @@ def test_attention_returns_as_many_results_as_without_gradients() -> None:
     assert isinstance(tile.ops.attention(q, k, v), torch.Tensor)
     out, sums = tile.ops.attention(q, k, v, log_sums=True)
     assert out.requires_grad and not sums.requires_grad
+
+
+def test_linear_cross_entropy_stores_logits_for_its_gradients() -> None:
+    """A caller that did not ask for them gets as many results as without gradients."""
+    x, weight = tensors(((3, 7), (9, 7)))
+    loss, sums = tile.ops.linear_cross_entropy(x, weight, TARGET)
+    assert loss.requires_grad and not sums.requires_grad
+    _, _, logits = tile.ops.linear_cross_entropy(x, weight, TARGET, logits=True)
+    assert logits.shape == (3, 9) and not logits.requires_grad
+    stored = loss.grad_fn.saved_tensors[-1]
+    torch.testing.assert_close(stored, logits)

@@ -464,6 +464,14 @@ LINEAR += [
         lambda out: tile.ops.linear_cross_entropy(ones(4, 8), ones(9, 7), np.zeros(4, np.int64)),
         "`x` has shape (4, 8) and `weight` (9, 7); they must be rows x length and classes x",
     ),
+    (
+        "linear_cross_entropy_backward",
+        lambda out: tile.ops.linear_cross_entropy_backward(
+            *(ones(4), ones(4, 8), ones(9, 8), np.zeros(4, np.int64), ones(4)),
+            logits=ones(4, 10),
+        ),
+        "`logits` has shape (4, 10); it must be 4 x 9, or have the first of these columns",
+    ),
 ]
 SELECTION: list[Wrong] = [
     (

@@ -42,12 +42,13 @@ def differentiable(
     results: int = 1,
     without: Mapping[str, tuple[Any, ...]] = NOTHING,
     recording: Mapping[str, Any] = NOTHING,
+    returned: int = 1,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that gives an op a gradient in PyTorch's autograd.
 
     results: so many results, the first, have gradients. without: by argument, the values with
     which the op has none. recording: arguments of calls that are recorded, which make results that
-    the gradient needs; a caller that did not pass them gets the first result alone.
+    the gradient needs; a caller that did not pass them gets the first results, `returned` many.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -72,7 +73,8 @@ def differentiable(
                         )
                 result = differentiate(function, gradient, results, {**arguments, **recording})
                 asked = all(arguments.get(name) == value for name, value in recording.items())
-                return cast(Result, result if asked else result[0])
+                fewer = result if asked else result[0] if returned == 1 else result[:returned]
+                return cast(Result, fewer)
             except Exception as error:
                 trim(error)
                 raise
@@ -89,6 +91,7 @@ def differentiable_by(
     backward: str | Callable[..., Any] = "{op}_backward",
     count: int = 1,
     recording: Mapping[str, Any] = NOTHING,
+    returned: int = 1,
     **derived: Callable[[Any], Any],
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that gives an op the gradient that another op computes.
@@ -97,7 +100,7 @@ def differentiable_by(
     the names of the results, of which the first `count` have gradients. backward: the other op, or
     its name in the module. A parameter of it gets what `derived` returns for the step, else the
     result or the argument of its name; others that have no default get the gradients of results.
-    recording: as of `differentiable`.
+    recording, returned: as of `differentiable`.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -124,7 +127,9 @@ def differentiable_by(
             computed = computed if isinstance(computed, tuple) else (computed,)
             return dict(zip(gradients.split(), computed, strict=True))
 
-        return differentiable(gradient, results=count, recording=recording)(function)
+        return differentiable(gradient, results=count, recording=recording, returned=returned)(
+            function
+        )
 
     return decorate
 

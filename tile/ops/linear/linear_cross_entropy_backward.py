@@ -3,9 +3,9 @@
     dz[i, j] = dloss[i] * (exp(z[i, j] - s[i]) - (j == target[i]))        z = x @ weight.T
     dx = dz @ weight        dweight = dz.T @ x
 
-The forward pass stores s alone, so z is computed anew for a range of classes at a time: dz of the
-range, whose size is bounded, its rows of dweight, and its part of dx, which is added to those
-before, in a fixed order. That is a matmul more than with z in memory.
+A range of classes is computed at a time: dz of the range, whose size is bounded, its rows of
+dweight, and its part of dx, which is added to those before, in a fixed order. The forward pass
+stores s, and z of the first range on request; z of other ranges is computed anew, by a matmul more.
 """
 
 from __future__ import annotations
@@ -16,58 +16,27 @@ import numpy as np
 
 import tile
 import tile.language as tl
+from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
-from tile.ops.linear.logits import add_matmul, log_sums_of, logit_operands
+from tile.ops.linear.logits import (
+    LARGEST,
+    add_matmul,
+    classes_at_once,
+    log_sums_of,
+    logit_operands,
+)
+from tile.ops.linear.logits_gradient import (
+    STORED,
+    logits_gradient_kernel,
+    stored_logits_gradient_kernel,
+)
 from tile.ops.linear.matmul_tiles import tile_position
 from tile.ops.selection.embedding import convert_kernel
 
-LARGEST = 2**27  # elements of dz that are stored at once
 CONVERTED = 1024
-
-
-@tile.jit
-def logits_gradient_kernel(
-    dloss_ptr,
-    x_ptr,
-    weight_ptr,
-    target_ptr,
-    log_ptr,
-    dz_ptr,
-    rows,
-    first,
-    end,
-    classes,
-    length,
-    x_strides,
-    weight_strides,
-    IGNORED: tl.constexpr,
-    SUMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr,
-):
-    """Store dz of the classes from `first` to `end`, of which there are `classes`."""
-    tile_row, tile_column = tile_position(rows, classes, BLOCK_M, BLOCK_N, GROUP)
-    tl.assume(first >= 0)
-    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = first + tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
-    z = add_matmul(
-        *(x_ptr, weight_ptr, row, column, rows, end, 0, length, length),
-        *(x_strides, weight_strides, tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS), BLOCK_K),
-    )
-    inside = row < rows
-    target = tl.load(target_ptr + row, mask=inside, other=IGNORED)
-    used = target != IGNORED
-    share = tl.where(used, tl.load(dloss_ptr + row, mask=inside, other=0.0), 0.0)
-    z = tl.exp(z - tl.load(log_ptr + row, mask=inside, other=0.0)[:, None])
-    z -= tl.where(column[None, :] == target[:, None], 1.0, 0.0)
-    at = row.to(tl.int64)[:, None] * classes + (column - first)[None, :]
-    mask = inside[:, None] & (column < end)[None, :]
-    tl.store(dz_ptr + at, (z * share[:, None]).to(dz_ptr.dtype.element_ty), mask=mask)
 
 
 @tile.jit
@@ -114,12 +83,13 @@ def linear_cross_entropy_backward(
     target: Any,
     log_sums: Any,
     ignore_index: int = -100,
+    logits: Any = None,
     largest: int = LARGEST,
 ) -> tuple[Any, Any]:
     """Return the gradients of x and weight from `dloss`, that of each row's loss.
 
-    log_sums: s, the second result of `linear_cross_entropy`. largest: elements of dz that are
-    stored at once, at most, but for one class.
+    log_sums, logits: s and z, further results of `linear_cross_entropy`. largest: elements of dz
+    that are stored at once, at most, but for one class; with `logits`, as many as these.
     """
     call = Call("linear_cross_entropy_backward")
     source, weights = logit_operands(call, x, weight, target, ignore_index)
@@ -127,7 +97,15 @@ def linear_cross_entropy_backward(
     kind = accumulator(source.dtype)
     call.vectors(rows, (kind,), dloss=dloss, log_sums=log_sums)
     largest = call.integer("largest", largest, low=1)
-    most = max(1, min(classes, largest // max(rows, 1)))
+    most = classes_at_once(rows, classes, largest)
+    if logits is not None:
+        stored = call.array("logits", logits, dtypes=(source.dtype,), rank=2).contiguous()
+        most = stored.shape[1]
+        if stored.shape[0] != rows or not 0 < most <= classes:
+            raise ArgumentValueError(
+                f"{call.op}: `logits` has shape {stored.shape}; it must be {rows} x {classes}, "
+                "or have the first of these columns"
+            )
     # The sums of several ranges are added in the type of the arithmetic.
     dx = call.new((rows, length), kind if most < classes else source.dtype)
     dweight = call.new(weights.shape, weights.dtype)
@@ -137,7 +115,13 @@ def linear_cross_entropy_backward(
     for first in range(0, classes, most):
         end = min(classes, first + most)
         count = end - first
-        if rows:
+        if rows and logits is not None and not first:
+            launch(stored_logits_gradient_kernel, (rows * tile.cdiv(most, STORED),))(
+                *(dloss, logits, target, log_sums, dz.value, most),
+                IGNORED=ignore_index,
+                BLOCK=STORED,
+            )
+        elif rows:
             launch(logits_gradient_kernel, (_tiles(config, rows, count),))(
                 *(dloss, x, weight, target, log_sums, dz.value, rows, first, end, count, length),
                 *(source.strides, weights.strides[::-1]),

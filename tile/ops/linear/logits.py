@@ -13,6 +13,13 @@ from tile.ops.core.call import Call, Operand
 from tile.ops.core.reference import Array
 from tile.ops.rowwise.labels import labels_of
 
+LARGEST = 2**27  # elements of z, or of its gradient, that are stored at once
+
+
+def classes_at_once(rows: int, classes: int, largest: int = LARGEST) -> int:
+    """Return the number of classes, at least one, of which `largest` elements can be stored."""
+    return max(1, min(classes, largest // max(rows, 1)))
+
 
 @tile.jit
 def add_matmul(
