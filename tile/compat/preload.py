@@ -10,6 +10,7 @@ with it, would wait for longer than the first kernel gains.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import os
 import sys
@@ -65,6 +66,19 @@ def import_compiler() -> None:
             importlib.import_module(name)
     except ImportError:
         return
+    _promote_objects()
+
+
+def _promote_objects() -> None:
+    """Move all objects to the oldest generation of Python's collector, without their being counted.
+
+    What imports create lives as long as the process. A quarter as many new objects in that
+    generation as old ones let the collector visit all of them, which takes 0.2 s in a process with
+    PyTorch. Objects that the program has frozen itself would thaw, so then there is nothing to do.
+    """
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
+        gc.unfreeze()
 
 
 def load_compiler() -> None:

@@ -1,0 +1,32 @@
+"""The compiler is imported before TorchInductor needs it."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import gc, sys
+from tile.compat import preload
+
+gc.disable()
+{before}
+frozen, old = gc.get_freeze_count(), len(gc.get_objects(generation=2))
+preload.import_compiler()
+assert "tile.backends.nvptx.compiler" in sys.modules
+young = sum(len(gc.get_objects(generation=one)) for one in (0, 1))
+print(gc.get_freeze_count() - frozen, young < 100, len(gc.get_objects(generation=2)) - old > 10_000)
+"""
+
+
+def run(before: str) -> str:
+    program = PROGRAM.format(before=before)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_objects_of_the_compiler_are_old_and_can_be_collected() -> None:
+    assert run("pass") == "0 True True"
+
+
+def test_objects_that_the_program_has_frozen_stay_frozen() -> None:
+    assert run("gc.freeze()") == "0 False False"
