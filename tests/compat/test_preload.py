@@ -9,11 +9,12 @@ from tile.compat import preload
 
 gc.disable()
 {before}
-frozen, old = gc.get_freeze_count(), len(gc.get_objects(generation=2))
+old = len(gc.get_objects(generation=2))
 preload.import_compiler()
 assert "tile.backends.nvptx.compiler" in sys.modules
 young = sum(len(gc.get_objects(generation=one)) for one in (0, 1))
-print(gc.get_freeze_count() - frozen, young < 100, len(gc.get_objects(generation=2)) - old > 10_000)
+promoted = len(gc.get_objects(generation=2)) - old
+print(gc.get_freeze_count() > 1_000, young < 100, promoted > 10_000)
 """
 
 
@@ -25,8 +26,8 @@ def run(before: str) -> str:
 
 
 def test_objects_of_the_compiler_are_old_and_can_be_collected() -> None:
-    assert run("pass") == "0 True True"
+    assert run("pass") == "False True True"
 
 
 def test_objects_that_the_program_has_frozen_stay_frozen() -> None:
-    assert run("gc.freeze()") == "0 False False"
+    assert run("gc.freeze()") == "True False False"
