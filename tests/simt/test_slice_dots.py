@@ -63,7 +63,9 @@ def test_a_large_dot_of_f32(target: SimtTarget, warps: int) -> None:
     accumulators = 128 * 128 // (warps * target.warp_size)
     for op in parts_read(module):
         operands = sum(value.type.count for value in op.inputs[:2])
-        assert accumulators + operands <= target.registers * 3 // 4
+        vector = op["sizes"][3] == 4 and target.cp_async_bytes
+        spare = target.tuning.least_other_registers if vector else target.registers // 4
+        assert accumulators + operands <= target.registers - spare
     random = np.random.default_rng(0)
     a, b = (random.integers(-4, 5, shape).astype(np.float32) for shape in ((128, 128), (128, 128)))
     c, sizes = np.zeros((128, 128), np.float32), [np.int32(128)] * 3
@@ -82,7 +84,7 @@ def test_code_does_not_grow_with_tiles() -> None:
         counts.append(sum(1 for _ in module.walk()))
         unrolled.append(sum(math.prod(op["sizes"]) for op in parts_read(module)))
     assert max(counts) < 1.2 * min(counts)  # more or fewer terms of an address
-    assert unrolled == [4 * (8 * 8 * 4)] * 3
+    assert unrolled == [8 * (8 * 8 * 4)] * 3
 
 
 def test_what_fits_is_not_cut() -> None:

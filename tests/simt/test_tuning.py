@@ -30,7 +30,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "long_op_cost": (8, None),
     "divisions_by_reciprocal": (12, None),
     "quotients_by_reciprocal": (48, None),
-    "unrolled_fmas": (1024, None),
+    "unrolled_fmas": (2048, PRESSURE),
     "loop_weight": (4, None),
     "replicated_registers": (8, None),
     "recomputed_ops": (24, None),

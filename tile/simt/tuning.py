@@ -113,7 +113,9 @@ class TuningConstants:
     )
     slice_shared_share: int = constant(4)
     # A loop over k-slices is unrolled if a thread has at most this many FMAs in it.
-    unrolled_fmas: int = constant(1024)
+    unrolled_fmas: int = constant(
+        2048, "docs/notes/register-pressure.md#passes: ptxas 13.0, sm_75 to sm_90a, 2026-11-29"
+    )
     # Tiles that are prefetched to registers take at most 1 / `prefetch_register_share` of them.
     prefetch_register_share: int = constant(3)
 

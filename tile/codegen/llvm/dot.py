@@ -15,9 +15,9 @@ from tile.ir.types import F16, F64, Scalar, number_of
 from tile.simt import ops
 
 # With so many accumulators, a sum of its own for each slice takes fewer registers, and an addition
-# more: FMA dots of 128x256 tiles by 8 warps on sm_75 have 0 instead of 8 bytes of spills. Of fewer
-# accumulators, the additions would be a fifth of the instructions of slices of 4.
-MANY_ACCUMULATORS = 128
+# more: FMA dots of 128x256 tiles by 8 warps on sm_75, in slices of 2, have 0 instead of 8 bytes of
+# spills. The additions would be a fifth of the instructions of slices of 4.
+MANY_ACCUMULATORS, SHORT_SLICE = 128, 2
 
 Widen = Callable[[Any, Operation, Scalar, str], str]
 Narrow = Callable[[Any, Scalar, str], str]
@@ -57,7 +57,7 @@ def _accumulated(
     left, right = operands
     ty = "i32" if element.is_int() else "double" if element is F64 else "float"
     zero, add = ("0", f"add {ty}") if element.is_int() else ("0.0", f"fadd {ty}")
-    direct = len(accumulators) < MANY_ACCUMULATORS
+    direct = len(accumulators) < MANY_ACCUMULATORS or k > SHORT_SLICE
     results = list(accumulators) if direct else [zero] * len(accumulators)
     # k is outermost: an operand's registers are free after its step, and adjacent FMAs independent.
     for at, (p, i, j) in product(range(k), product(range(batch), range(m), range(n))):

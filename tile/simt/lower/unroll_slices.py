@@ -16,6 +16,7 @@ from tile.ir.ops import control
 from tile.ir.passes import module_pass
 from tile.ir.types import Fragment, Scalar
 from tile.simt import ops
+from tile.simt.schedule.dot_slices import VECTOR_WORDS
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.unroll import unroll_by, unroll_fully
 
@@ -47,13 +48,18 @@ def unroll_slices(module: Module, *, target: SimtTarget = GENERIC) -> None:
                 unroll_by(loop, at_once, numbers.step, numbers)
 
 
-def _fits_twice(op: Operation, target: SimtTarget) -> bool:
+def _fits(op: Operation, target: SimtTarget) -> bool:
     """Return True if a thread has registers for a dot and the operands of the next slice.
 
-    An FMA takes elements of fewer than 32 bits as f32.
+    An FMA takes elements of fewer than 32 bits as f32. Where copies are asynchronous, a slice of a
+    vector may take all registers: the assembler loads operands of the next one as registers become
+    free.
     """
     a, b, acc = map(_registers, op.inputs)
-    return acc + 2 * (a + b) + target.tuning.address_registers <= target.registers
+    twice = acc + 2 * (a + b) + target.tuning.address_registers <= target.registers
+    vector = op["sizes"][3] >= VECTOR_WORDS and bool(target.cp_async_bytes)
+    once = acc + a + b + target.tuning.least_other_registers <= target.registers
+    return twice or (vector and once)
 
 
 def _registers(value: Value) -> int:
@@ -65,7 +71,7 @@ def _registers(value: Value) -> int:
 def _slices_at_once(loop: Operation, target: SimtTarget) -> int:
     """Return how many iterations may become one: a power of two, or 0 for one without FMA dots."""
     dots = [op for op in loop.regions[0] if op.defn is ops.mma.fma_dot]
-    if not all(_fits_twice(op, target) for op in dots):
+    if not all(_fits(op, target) for op in dots):
         return 0
     fmas = sum(math.prod(op["sizes"]) for op in dots)
     return 1 << (target.tuning.unrolled_fmas // fmas).bit_length() >> 1 if fmas else 0

@@ -40,10 +40,12 @@ def warn_slow_code(module: Module, *, target: SimtTarget = GENERIC) -> None:
     and loads of few elements are silent.
     """
     for function in module:
+        dots = [op for op in function.walk() if op.defn is ops.mma.fma_dot and _is_long(op)]
+        # An unrolled dot is several of one line.
+        for op in {op.loc: op for op in dots if _has_mma(op, target)}.values():
+            warn(_FMA_DOT.format(op.inputs[0].type.element), op.loc, PerformanceWarning)
         for op in function.walk():
-            if op.defn is ops.mma.fma_dot and _is_long(op) and _has_mma(op, target):
-                warn(_FMA_DOT.format(op.inputs[0].type.element), op.loc, PerformanceWarning)
-            elif op.defn is control.for_:
+            if op.defn is control.for_:
                 for load in _narrow_loads(op):
                     element = number_of(load.result.type)
                     warn(

@@ -7,6 +7,11 @@ registers one *part*, several slices, is stored at a time.
 
     registers        accumulators + slice * (rows + columns)    `slice_register_share` at most
     shared memory    part * the operand's other extents         1 / `slice_shared_share` at most
+
+An operand whose rows are contiguous along k is loaded by vectors of k. Where copies are
+asynchronous, so that a loop keeps no loaded tiles in registers, a slice is a vector long if that
+leaves `least_other_registers`: a thread with 8 x 16 accumulators reads 3/4 of the bytes of one with
+8 x 8.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from tile.simt.ops.layout_inference import layout_of
 from tile.simt.target import SimtTarget
 
 WORD_BITS = 32
+VECTOR_WORDS = 4  # of an access to shared memory
 
 # The axis of k of the `a` and the `b` operand, counted from the right.
 K_AXES = (-1, -2)
@@ -34,14 +40,14 @@ K_AXES = (-1, -2)
 def slice_extent(op: Operation, target: SimtTarget) -> int:
     """Return the extent of a k-slice of a laid-out `dot`: all of k, if registers suffice."""
     a, b, acc = op.inputs
+    share = int(target.registers * target.tuning.slice_register_share)
     return _slice_extent(
         layout_of(acc),
         a.type.shape[-1],
-        _words(a),
-        _words(b),
-        _words(acc),
+        (_words(a), _words(b), _words(acc)),
         target.registers,
-        int(target.registers * target.tuning.slice_register_share),
+        share,
+        target.registers - target.tuning.least_other_registers if target.cp_async_bytes else share,
     )
 
 
@@ -49,18 +55,21 @@ def slice_extent(op: Operation, target: SimtTarget) -> int:
 def _slice_extent(
     acc: LinearLayout,
     k: int,
-    a_words: int,
-    b_words: int,
-    acc_words: int,
+    words: tuple[int, int, int],
     registers: int,
     sliced_registers: int,
+    vector_registers: int,
 ) -> int:
+    """Return the extent of a slice, from the `words` of elements of a, b and the accumulator."""
     rows, columns = (layout.in_size(REGISTER) for layout in fma_operand_layouts(acc, 1))
-    accumulators, each = acc.in_size(REGISTER) * acc_words, rows * a_words + columns * b_words
+    accumulators, each = acc.in_size(REGISTER) * words[2], rows * words[0] + columns * words[1]
     if accumulators + k * each <= registers:
         return k
-    most = sliced_registers - accumulators
-    while k > 1 and k * each > most:
+    vector = VECTOR_WORDS // words[0]
+    while k > 1:
+        most = vector_registers if k == vector else sliced_registers
+        if accumulators + k * each <= most:
+            break
         k //= 2
     return k
 
