@@ -46,9 +46,9 @@ def ~launch(~grid, {defaults}):
                     ~grid = ~grid({{**~constants{constants}}})
                 if (
                     type(~grid) is tuple and len(~grid) == 1
-                    and type(~grid[0]) is int and 1 <= ~grid[0] <= {most}
+                    and type(~x := ~grid[0]) is int and 1 <= ~x <= {most}
                 ):
-                    ~x, ~y, ~z = ~grid[0], 1, 1
+                    ~y = ~z = 1
                 else:
                     ~x, ~y, ~z = ~grid_extents(~grid)
                     if 0 in (~x, ~y, ~z):

@@ -6,6 +6,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -234,9 +235,9 @@ class CompiledKernel:
 
     def __getitem__(self, grid: Any) -> Callable[..., object]:
         """Return the launch function of the kernel's arguments, on `grid`."""
-        if self._latest is None or "run" in vars(self):  # a tool may have replaced it
+        if self._latest is None or grid is None or "run" in vars(self):  # replaced by a tool
             return functools.partial(self.run, grid=grid)
-        return functools.partial(self._latest, grid)
+        return MethodType(self._latest, grid)
 
     def launch_by(self, launch: Callable[..., object]) -> None:
         """Let `kernel[grid]` call `launch(grid, *args, **kwargs)`."""

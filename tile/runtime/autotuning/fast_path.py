@@ -36,6 +36,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MethodType
 from typing import Any, NamedTuple, Protocol
 
 from tile.config import Config as Settings
@@ -271,12 +272,12 @@ class TunedLaunches:
         self._plans: dict[Shape, LaunchPlan | ChoicePlan | None] = {}
         self.latest: Callable[..., Any] | None = None
 
-    def on(self, grid: Any) -> functools.partial[Any]:
+    def on(self, grid: Any) -> Callable[..., Any]:
         """Return `tuner[grid]`."""
         launch = self.latest
-        if launch is None:
+        if launch is None or grid is None:
             return first_launch(self._slow_path, lambda: self.latest, grid)
-        return functools.partial(launch, grid)
+        return MethodType(launch, grid)
 
     def _slow_path(
         self, tried: Callable[..., Any] | None, grid: Any, /, *args: Any, **kwargs: Any
