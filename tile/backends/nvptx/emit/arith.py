@@ -7,14 +7,43 @@ from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.vectors import elements, vector
 from tile.backends.nvptx.target import Architecture
 from tile.codegen.llvm import arith as llvm
-from tile.codegen.llvm.arith import each, element_of, function, instruction, suffix
+from tile.codegen.llvm.arith import each, element_of, function, suffix
 from tile.codegen.llvm.function_builder import Rule
 from tile.codegen.llvm.types import is_integer, llvm_type
 from tile.ir.core import Operation
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
-from tile.ir.ops import arith, math
+from tile.ir.ops import arith, math, memory
 from tile.ir.types import F32, F64, Scalar
+
+
+def after_loads(rule: Rule) -> Rule:
+    """Return a rule for what ptxas expands to branches, which keeps earlier loads before it.
+
+    LLVM places a load next to its first use. ptxas moves no load from behind a branch, so there it
+    would start when all loads that the branch depends on have ended. LLVM moves no load across
+    inline PTX with effects, which here is empty.
+    """
+
+    def emit(builder: FunctionBuilder, op: Operation) -> None:
+        if _follows_load(op):
+            assemble(builder, "", [], [], memory=True)
+        rule(builder, op)
+
+    return emit
+
+
+def _follows_load(op: Operation) -> bool:
+    """Return True if there is a load in the block after the last such operation before `op`."""
+    before = op.prev
+    while before is not None and before.defn not in BRANCHING:
+        if before.defn is memory.load:
+            return True
+        before = before.prev
+    return False
+
+
+division_rn = after_loads(llvm.division_rn)
 
 
 def division(builder: FunctionBuilder, op: Operation) -> None:
@@ -23,7 +52,7 @@ def division(builder: FunctionBuilder, op: Operation) -> None:
     if is_integer(element):
         return llvm.integer_division(builder, op, element)
     if element is F64:
-        return instruction(builder, op, "fdiv double")
+        return division_rn(builder, op)
     if element is F32 and constant_of(op.inputs[0]) == 1:
         return _reciprocal(builder, op)
 
@@ -104,9 +133,14 @@ def select(builder: FunctionBuilder, op: Operation) -> None:
     return builder.set(op, results)
 
 
+# Operations of f32 and f64 that ptxas expands to code with branches.
+BRANCHING = frozenset({arith.div_rn, math.sqrt_rn})
+
 RULES: dict[OpDef, Rule] = {
     **llvm.RULES,
     arith.div: division,
+    arith.div_rn: division_rn,
+    math.sqrt_rn: after_loads(llvm.intrinsic),
     arith.rem: remainder,
     arith.mulhi: high_half,
     arith.min_: extremum,
@@ -115,7 +149,7 @@ RULES: dict[OpDef, Rule] = {
 }
 
 # Rules that take f32 and f64 only, and rules that take the narrow floats of the architecture.
-_WIDE = (division, llvm.division_rn, remainder)
+_WIDE = (division, division_rn, remainder)
 _NATIVE = (llvm.arithmetic, llvm.fma, extremum, llvm.compare)
 
 
