@@ -221,3 +221,17 @@ def test_programs_of_several_blocks_have_a_producer(
     assert "setmaxnreg" in text and "ld.global" not in text
     log = assemble(text, "sm_90a")
     assert "C75" not in log and "spill" not in log.replace("0 bytes spill", "")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_large_grouped_matmuls_have_producer_warps(
+    transposed: bool, compiled: dict[str, str]
+) -> None:
+    a, b, ends = zeros(8192, 2048), zeros(8, 2048, 2048), np.array([8192] * 8, np.int32)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.grouped_matmul(a, b.swapaxes(1, 2) if transposed else b, ends)
+        tile.ops.grouped_matmul_wgrad(a, a, ends)
+    assert compiled.keys() == {"grouped_programs_kernel", "grouped_wgrad_programs_kernel"}
+    for text in compiled.values():
+        assert "setmaxnreg" in text and "st.global" not in text
+        assert "C75" not in assemble(text, "sm_90a")

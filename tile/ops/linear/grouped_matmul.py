@@ -23,6 +23,7 @@ from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.grouped_matmul_wgrad import check_ends, grouped_matmul_wgrad
+from tile.ops.linear.grouped_programs import grouped_programs, programs_config
 from tile.ops.linear.matmul_tiles import tile_position
 
 
@@ -108,12 +109,17 @@ def grouped_matmul(a: Any, b: Any, ends: Any, *, precision: str = "ieee", out: A
     call = Call("grouped_matmul")
     left, right = call.matching(a=(a, "rows x K"), b=(b, "groups x K x N"))
     (rows, k), (groups, _, n) = left.shape, right.shape
-    check_ends(call.vectors(groups, (I32,), ends=ends)[0], rows)
+    (last,) = call.vectors(groups, (I32,), ends=ends)
+    check_ends(last, rows)
     call.choice("precision", precision, PRECISIONS)
     result = call.output("out", out, (rows, n), left.dtype)
     stride = result.rows().stride
     if result.size:
         config = tiles_of(call.backend, left.dtype, rows // groups, n, k, precision)
+        own = programs_config(call, config, left, right, result)
+        if own is not None and left.strides[1] == 1:
+            grouped_programs(call, left, right, last, result, own)
+            return result.value
         tile_rows = tile.cdiv(rows, config["BLOCK_M"]) + groups
         launch(grouped_matmul_kernel, (tile_rows * tile.cdiv(n, config["BLOCK_N"]),))(
             *(a, b, ends, result.value, rows, n, k, groups, *left.strides, *right.strides, stride),

@@ -20,6 +20,8 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
+from tile.ops.linear.grouped_programs import programs_config
+from tile.ops.linear.grouped_wgrad_programs import grouped_wgrad_programs
 from tile.ops.linear.matmul_tiles import store_tile, tile_position
 
 
@@ -84,6 +86,10 @@ def grouped_matmul_wgrad(a: Any, dout: Any, ends: Any, *, precision: str = "ieee
     result = call.new((groups, k, n), left.dtype)
     if result.size:
         config = tiles_of(call.backend, left.dtype, k, n, rows // groups, precision)
+        own = programs_config(call, config, left, gradient, result)
+        if own is not None and left.strides[1] == gradient.strides[1] == 1:
+            grouped_wgrad_programs(call, left, gradient, last, result, own)
+            return result.value
         tiles = tile.cdiv(k, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
         launch(grouped_matmul_wgrad_kernel, (tiles, groups))(
             *(a, dout, ends, result.value, rows, k, n, *left.strides, *gradient.strides),
