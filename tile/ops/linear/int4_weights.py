@@ -93,6 +93,7 @@ def expand_int4(packed: Operand, scales: Operand, weights: Operand, first: int, 
         *(packed.value, scales.value, weights.value, first, rows, k),
         WEIGHTS=k // groups,
         ROWS=ROWS,
+        launch_pdl=True,
     )
 
 
