@@ -167,3 +167,17 @@ def test_a_sum_that_begins_with_nothing() -> None:
     ptx = check(from_zero)
     assert ptx.count("z, 1, 1, 0, 1;") == ptx.count("p, 1, 1, 0, 1;") == 1
     assert "z, 1, 1" not in check(text)
+
+
+def test_f32_registers_are_written_step_by_step() -> None:
+    """Each step along k waits for the same step of the previous iteration, and rounds its numbers."""
+    text = kernel(MmaShape(64, 64, 8, 32), 64, 64, 32, along=(None, 0), types=("f32",) * 3)
+    wait = "%w = wgmma_wait %r {pending = 1} : frag<32xf32>\n    yield %w"
+    assert wait in text
+    text = text.replace(wait, "yield %r").replace("%s, %acc {", "%s, %w {")
+    before = "    %r = wgmma "
+    text = text.replace(before, "    %w = wgmma_wait %acc {pending = 0} : frag<32xf32>\n" + before)
+    ptx = check(text)
+    assert re.findall(r"wgmma\.wait_group\.sync\.aligned (\d)", ptx) == ["3"] * 4 + ["0"]
+    assert ptx.count("wgmma.commit_group") == 4
+    assert ptx.count("0f3a000000") == 16

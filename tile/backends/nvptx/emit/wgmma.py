@@ -9,6 +9,7 @@ byte offsets between its strips and between its groups of 8 rows; and its swizzl
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -16,7 +17,6 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import Operand as AsmOperand
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.memory import SHARED
-from tile.backends.nvptx.emit.mma import round_to_tf32
 from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.vectors import pack, unpack
@@ -24,8 +24,9 @@ from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
+from tile.ir.ops import control
 from tile.ir.shared_type import Shared, shared_of
-from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Scalar, number_of
+from tile.ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, Fragment, Scalar, number_of
 from tile.simt import ops
 from tile.simt.hopper.wgmma_layouts import MN_MAJOR_BITS, ROWS, OperandStrips, strips_of
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -160,6 +161,7 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
         a_count=len(a_registers) // max(1, row_tiles),
         depth=k // shape.k,
         zero=zero,
+        follows=len(tiles) == 1 and _waits_itself(op),
     )
     results = assemble(
         builder,
@@ -175,12 +177,11 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
 
 
 def _register_operand(builder: FunctionBuilder, a: Value) -> list[AsmOperand]:
-    """Return an `a` operand in registers as 32-bit registers."""
+    """Return an `a` operand in registers as 32-bit registers; f32 is rounded by `_Statement`."""
     element, registers = number_of(a.type), builder.of(a)
     if element is not F32:
         return pack(builder, element, registers)
-    rounded = [round_to_tf32(builder, x) for x in registers]
-    return [("i32", builder.new(f"bitcast float {x} to i32")) for x in rounded]
+    return [("i32", builder.new(f"bitcast float {x} to i32")) for x in registers]
 
 
 def _accumulator(builder: FunctionBuilder, acc: Value) -> list[AsmOperand]:
@@ -205,20 +206,60 @@ class _Statement:
     a_count: int  # registers of `a` for one row of tiles
     depth: int
     zero: bool
+    follows: bool  # the wgmma before may be in flight, and reads the same registers of `a`
+
+    @property
+    def converts(self) -> bool:
+        """True if registers of `a` are f32, which is rounded to tf32."""
+        return self.left is None and self.kinds[0] is F32
 
     def lines(self, tiles: list[tuple[int, int]]) -> list[str]:
-        lines = [
-            ".reg .pred p; .reg .b64 da, db;",
-            "setp.eq.b32 p, 0, 0;",
-            "wgmma.fence.sync.aligned;",
-        ]
+        lines = [".reg .pred p; .reg .b64 da, db;", "setp.eq.b32 p, 0, 0;"]
+        if self.converts:
+            lines.append(f".reg .b32 e, a<{self.a_operands}>;")
         if self.zero:
             lines.append(".reg .pred z; setp.ne.b32 z, 0, 0;")
+        groups = self._by_steps() if self.follows else [self._whole(tiles)]
+        for group in groups:
+            lines += [*group, "wgmma.commit_group.sync.aligned;"]
+        return lines
+
+    def _whole(self, tiles: list[tuple[int, int]]) -> list[str]:
+        """Return the instructions of all tiles, of one group."""
+        lines = self._rounded(range(self.a_operands)) if self.converts else []
+        lines.append("wgmma.fence.sync.aligned;")
         for number, (row, column) in enumerate(tiles):
             accumulators = braces(number * self.count, self.count)
             for step in range(self.depth):
                 lines += self._instruction(accumulators, row, column, step)
-        return [*lines, "wgmma.commit_group.sync.aligned;"]
+        return lines
+
+    def _by_steps(self) -> Iterator[list[str]]:
+        """Yield the instruction of each step along k of one tile, a group of its own.
+
+        It waits for that of the same step of the wgmma before, whose registers it writes. So the
+        tensor cores execute the other steps meanwhile.
+        """
+        each = self.a_count // self.depth
+        for step in range(self.depth):
+            yield [
+                f"wgmma.wait_group.sync.aligned {self.depth - 1};",
+                *self._rounded(range(step * each, (step + 1) * each)),
+                "wgmma.fence.sync.aligned;",
+                *self._instruction(braces(0, self.count), 0, 0, step),
+            ]
+
+    def _rounded(self, numbers: Iterable[int]) -> list[str]:
+        """Convert registers of `a` to the nearest tf32; subnormal numbers are truncated.
+
+        This adds half a unit of the last place, 2 ** -11 of the power of two below a number: the
+        instruction ignores the bits after that. `cvt.rna` takes three instructions.
+        """
+        return [
+            f"and.b32 e, ${self.registers + n}, 0xff800000; "
+            f"fma.rn.f32 a{n}, e, 0f3a000000, ${self.registers + n};"
+            for n in numbers
+        ]
 
     def _instruction(self, accumulators: str, row: int, column: int, step: int) -> list[str]:
         a, b, acc = self.kinds
@@ -229,8 +270,11 @@ class _Statement:
         majors = [operand.transposed for operand in operands] if bits in MN_MAJOR_BITS else []
         flags = "".join(f", {flag}" for flag in (*signs, *majors))
         each = self.a_count // self.depth
-        first = braces(self.registers + row * self.a_count + step * each, each)
+        at = row * self.a_count + step * each
+        first = braces(self.registers + at, each)
         lines = []
+        if self.converts:
+            first = "{" + ", ".join(f"a{n}" for n in range(at, at + each)) + "}"
         if self.left is not None:
             lines.append(f"add.s64 da, ${self.registers}, {self.left.offset(row, step)};")
             first = "da"
@@ -241,8 +285,27 @@ class _Statement:
         return [*lines, f"{name} {accumulators}, {first}, db, {scale_d}{flags};"]
 
 
+def _waits_itself(op: Operation) -> bool:
+    """Return True for a wgmma that waits, step by step, for that of the previous iteration.
+
+    Its `a` is f32 in registers, its accumulator only loop-carried, and the wait is just before it.
+    """
+    a, _, acc = op.inputs
+    wait, users = acc.op, [*op.result.users]
+    if wait is None or wait is not op.prev or wait.defn is not ops.wgmma.wgmma_wait:
+        return False
+    (in_flight,) = wait.inputs
+    carried = in_flight.op is None and [user.defn for user in users] == [control.yield_]
+    f32 = isinstance(a.type, Fragment) and number_of(a.type) is F32
+    return f32 and carried and wait["pending"] == 0 and len(acc.uses) == 1
+
+
 def wgmma_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Wait; the accumulators pass through the statement, so that no use of them moves above it."""
+    users = [*op.result.users]
+    if len(users) == 1 and users[0].defn is ops.wgmma.wgmma and _waits_itself(users[0]):
+        builder.set(op, builder.of(op.inputs[0]))
+        return
     text = f"wgmma.wait_group.sync.aligned {op['pending']};"
     acc = op.inputs[0]
     registers = _accumulator(builder, acc)
