@@ -38,6 +38,7 @@ from tests.libraries.architectures import ALL, SIZES, Picture, Size, Words, resn
 from tests.libraries.compilations import HOPPER, Compilations, summary
 from tests.libraries.flex_cases import Case
 from tile.backends.nvptx import ptxas
+from tile.compat import kernel_timing
 
 Step = Callable[..., Any]
 # The norm of a difference relative to that of torch's result, by dtype.
@@ -193,19 +194,25 @@ def compiled(name: str, options: argparse.Namespace) -> Iterator[Callable[[], ob
 @contextmanager
 def benchmarks_locked(path: str) -> Iterator[None]:
     """Let one process at a time choose among configurations on the GPU, if a lock's path is given."""
-    owner = importlib.import_module("torch._inductor.runtime.benchmarking").InductorBenchmarker
-    benchmark = owner.benchmark_gpu
+    benchmarking = importlib.import_module("torch._inductor.runtime.benchmarking")
+    owners = [(benchmarking.InductorBenchmarker, "benchmark_gpu"), (kernel_timing, "least")]
+    originals = [getattr(owner, name) for owner, name in owners]
 
-    def locked(*arguments: Any, **options: Any) -> Any:
-        with open(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            return benchmark(*arguments, **options)
+    def locked(benchmark: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            with open(path) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                return benchmark(*arguments, **options)
 
-    owner.benchmark_gpu = locked if path else benchmark
+        return call if path else benchmark
+
+    for (owner, name), original in zip(owners, originals, strict=True):
+        setattr(owner, name, locked(original))
     try:
         yield
     finally:
-        owner.benchmark_gpu = benchmark
+        for (owner, name), original in zip(owners, originals, strict=True):
+            setattr(owner, name, original)
 
 
 def times_of(call: Callable[[], object], device: str) -> tuple[float, float]:

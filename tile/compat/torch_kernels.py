@@ -5,8 +5,9 @@ Dynamo and Inductor ask `identify_accessed_tensors` of a kernel that a program l
 another IR, so the function is replaced by one that asks the compiled kernel. Without it PyTorch
 would warn, and take every tensor for written.
 
-Inductor compiles kernels early, and their configurations at the same time (`early_compile.py`), and
-repeats launches without the work of a first one (`repeated_launch.py`).
+Inductor compiles kernels early, and their configurations at the same time (`early_compile.py`),
+times those of a kernel alone (`kernel_timing.py`), and repeats launches without the work of a first
+one (`repeated_launch.py`).
 
 AOTInductor and `cpp_wrapper` put machine code of kernels for a CPU into a library; the interpreter
 has none, and the error says so.
@@ -24,6 +25,7 @@ from typing import Any
 
 from tile._import_hooks import followed_spec
 from tile.compat.early_compile import HEURISTICS, EarlyCompile, compile_configurations
+from tile.compat.kernel_timing import bench
 from tile.compat.repeated_launch import forget, in_older_versions, launch
 from tile.errors import TileError, UnsupportedError
 from tile.runtime.arguments.adapt import MockArray
@@ -103,6 +105,7 @@ REPLACEMENTS: Mapping[str, Mapping[str, Callable[[Any], Any]]] = {
         "CachingAutotuner._precompile_worker": functools.partial(
             functools.partialmethod, compile_configurations
         ),
+        "CachingAutotuner.bench": functools.partial(functools.partialmethod, bench),
         "CachingAutotuner.run": functools.partial(in_older_versions, launch),
         "CachingAutotuner.prepare_for_pickle": functools.partial(in_older_versions, forget),
     },
