@@ -17,6 +17,7 @@ from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.image.depthwise import groups_of
+from tile.ops.image.depthwise_rows_wgrad import depthwise_rows_wgrad
 from tile.ops.image.images import Image
 from tile.ops.image.pixels import ELEMENTS, pixel_position
 from tile.ops.image.windows import Windows
@@ -91,12 +92,22 @@ def depthwise_wgrad_kernel(
         tl.store(parts_ptr + at + i, sums.to(parts_ptr.dtype.element_ty), mask=column < filters)
 
 
+def goes_by_rows(dy: Image, x: Image, windows: Windows) -> bool:
+    """Return True if depthwise_rows_wgrad.py has the kernel."""
+    plain = windows.step == windows.apart == (1, 1) and dy.shape[3] == x.shape[3]
+    few = 0 < windows.count[0] <= 3 and 0 < windows.count[1] <= 3
+    return plain and few and dy.strides[3] == x.strides[3] == 1
+
+
 def depthwise_wgrad(
     call: Call, dy: Image, x: Image, result: Operand, windows: Windows, splits: int | None
 ) -> None:
     """Write the gradient of filters, one for each channel of `dy`, to `result`."""
     batches, p, q, count = dy.shape
     r, s = windows.count
+    if splits is None and goes_by_rows(dy, x, windows):
+        depthwise_rows_wgrad(call, dy, x, result, windows)
+        return
     adjacent, rows, block = groups_of(x, ELEMENTS, 128)
     positions = r * s if r * s <= MOST_POSITIONS else s
     groups = batches * p * tile.cdiv(q, adjacent)
