@@ -181,3 +181,39 @@ def test_f32_registers_are_written_step_by_step() -> None:
     assert re.findall(r"wgmma\.wait_group\.sync\.aligned (\d)", ptx) == ["3"] * 4 + ["0"]
     assert ptx.count("wgmma.commit_group") == 4
     assert ptx.count("0f3a000000") == 16
+
+
+def test_wgmmas_of_one_operand_alternate() -> None:
+    """A narrow one takes as long as its `a` takes to read, while a wide one multiplies."""
+    text = kernel(MmaShape(64, 16, 16, 16), 64, 16, 32, along=(1, 1))
+    wide = kernel(MmaShape(64, 128, 16, 16), 64, 128, 32, along=(1, 1))
+    second = re.search(r"%b = local_alloc .*", wide)
+    assert second is not None
+    other = second[0].replace("%b", "%b2").replace(f"offset = {64 * 32 * 2}", "offset = 8192")
+    lines = {line.split(" = ")[0].strip(): line for line in wide.splitlines() if " = " in line}
+    loop, subview, issue, wait = (lines[name] for name in ("%v", "%s", "%r", "%w"))
+    text = (
+        text.replace("%z = const", f"{other}\n{lines['%z'].replace('%z', '%z2')}\n%z = const")
+        .replace("%v = for", "%v, %v2 = for")
+        .replace("iter(%acc = %z)", "iter(%acc = %z, %acc2 = %z2)")
+        .replace(" {\n    %s =", f", {loop.split(' : ')[1]}\n    %s =")
+        .replace("pending = 1", "pending = 2")
+        .replace("    %w =", f"{_second(subview)}\n{_second(issue)}\n    %w =")
+        .replace(
+            "    yield %w",
+            f"{_second(wait).replace('pending = 1', 'pending = 2')}\n    yield %w, %w2",
+        )
+    )
+    ptx = check(text)
+    assert re.findall(r"m64n(\d+)k16|(commit)", ptx) == [
+        *[(n, "") for n in ("16", "128", "16")],
+        ("", "commit"),
+        ("128", ""),
+        ("", "commit"),
+    ]
+    assert ptx.count("wgmma.fence.sync.aligned;") == 1
+
+
+def _second(line: str) -> str:
+    """Return the line of another buffer and accumulator."""
+    return re.sub(r"%(b|s|r|w|acc)\b", r"%\g<1>2", line)

@@ -9,11 +9,14 @@ is reused as often as possible.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, contiguous_axis
+from tile.analysis.index_forms import IndexForms
+from tile.analysis.ranges import ranges
+from tile.analysis.used_columns import used_columns
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
@@ -37,6 +40,8 @@ from tile.simt.layouts.mma_fragments import (
 from tile.simt.ops.mma import mma_dot
 from tile.simt.ops.wgmma import wgmma, wgmma_wait
 from tile.simt.target import SimtTarget
+
+WGMMA_COLUMNS = 8  # wgmma of 16-bit elements has any multiple of these
 
 _matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
 _fma_operand_layouts = lru_cache(maxsize=1024)(fma_operand_layouts)
@@ -175,6 +180,7 @@ def replace_dots(
     """
     decompose_dots(function, target)
     chained = _chained(function)
+    forms = cache(lambda: IndexForms(axes, ranges(function, wraps=False)))
     dots: dict[Operation, DotLayouts] = {}
     for op in list(function.walk()):
         if op.defn is not dot.dot:
@@ -186,7 +192,8 @@ def replace_dots(
             op = op if instruction is None else _of_f16(op)
         shape = mma_instruction(op, target)
         if instruction is not None:
-            dots |= _by_groups(op, *instruction, axes, target)
+            columns = _used_columns(op, *instruction, forms)
+            dots |= _by_groups(op, *instruction, axes, target, columns)
         elif shape is None:
             dots[op] = _by_threads(op, target, num_warps, tiling)
         else:
@@ -228,6 +235,7 @@ def _by_groups(
     warpgroups: tuple[int, int],
     axes: AxisInfoResult,
     target: SimtTarget,
+    columns: int,
 ) -> dict[Operation, DotLayouts]:
     """Replace the dot by a wgmma and an immediate wait for it.
 
@@ -240,6 +248,8 @@ def _by_groups(
     b = Builder.before(op)
     a, right, acc = op.inputs
     how = {"shape": shape, "warpgroups": warpgroups, "input_precision": op["input_precision"]}
+    if columns < op.result.type.shape[-1]:
+        how["columns"] = columns
     apart = is_imprecise(a.type.element, target) and op["max_num_imprecise_acc"] < UNLIMITED
     begun = b.op(wgmma, a, right, b.constant(0, acc.type) if apart else acc, **how)
     done = b(wgmma_wait, begun.result, pending=0)
@@ -248,6 +258,20 @@ def _by_groups(
     loaded = a.type.element.storage_bits in REGISTER_OPERAND_BITS and contiguous_axis(a, axes) == -2
     left = a_operand_layout(begun, a.type.shape) if loaded else None
     return {begun: DotLayouts((left, None), layout)}
+
+
+def _used_columns(
+    op: Operation,
+    shape: MmaShape,
+    warpgroups: tuple[int, int],
+    forms: Callable[[], IndexForms],
+) -> int:
+    """Return how many columns wgmma computes of a dot: those used, if they are one tile."""
+    columns = int(op.result.type.shape[-1])
+    if shape.bits != F16.bits or columns != shape.n or warpgroups[1] > 1:
+        return columns
+    used = used_columns(op.result, forms()) or columns
+    return -(-used // WGMMA_COLUMNS) * WGMMA_COLUMNS
 
 
 def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: DotTiling) -> DotLayouts:

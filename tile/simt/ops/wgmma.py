@@ -51,7 +51,7 @@ def _check_sizes(a: Type, b: Type, acc: Type, warpgroups: Sequence[int]) -> None
 
 @lowered_op(
     traits={Trait.DOT, Trait.TENSOR_CORE, Trait.IN_FLIGHT, Trait.ASYNC_PROXY},
-    semantics=lambda a, b, acc, *, shape, warpgroups, input_precision: semantics.dot(
+    semantics=lambda a, b, acc, *, shape, warpgroups, input_precision, columns: semantics.dot(
         a, b, acc, input_precision
     ),
     examples=(
@@ -69,6 +69,7 @@ def wgmma(
     shape: tuple[int, ...],
     warpgroups: tuple[int, ...],
     input_precision: Precision = Precision.IEEE,
+    columns: int = 0,
 ) -> Type:
     """Issue `a @ b + acc` by wgmma instructions of a `shape` (m, n, k, bits), each of a warpgroup.
 
@@ -78,10 +79,14 @@ def wgmma(
     tile in the layout of `matrix_layout`. An `a` that is a tile of any other layout, and a `b` that
     is a tile, become buffers in `expose-shared`.
 
+    `columns`, unless 0, is the number of the first columns of the accumulator that are used.
+    Instructions may be narrower than `shape` says then; other columns of the result are undefined.
+
     All warps of a warpgroup take part. The result is complete after a `wgmma_wait`, and buffers are
     read until then. Writes of threads to these are made visible to wgmma by a `fence_proxy_async`.
     """
     require(len(shape) == 4, f"wgmma has a shape (m, n, k, bits), not {shape}")
+    require(0 <= columns <= b.shape[-1], f"wgmma by {b} has no {columns} columns")
     require(len(warpgroups) == 2, f"wgmma has warpgroups along m and n, not {warpgroups}")
     require(isinstance(b, Shared | Tile), f"wgmma takes its `b` operand from memory, not {b}")
     for x in (a, b, acc):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import Operand as AsmOperand
@@ -22,7 +21,7 @@ from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.vectors import pack, unpack
 from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import Operation, Value
-from tile.ir.effects import constant_of
+from tile.ir.effects import constant_of, is_pure
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
 from tile.ir.shared_type import Shared, shared_of
@@ -40,6 +39,7 @@ _ACCUMULATOR = {F32: "f32", F16: "f16", I32: "s32"}
 _SWIZZLE = {128: 1, 64: 2, 32: 3}
 UNIT = 16  # bytes: the unit of addresses and offsets in a descriptor
 ADDRESS_BITS = 14
+_COMMIT = "wgmma.commit_group.sync.aligned;"
 
 
 @dataclass(frozen=True)
@@ -135,45 +135,101 @@ def _descriptor_constant(strips: OperandStrips, offset: int, transposed: bool) -
 
 
 def wgmma(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit the wgmma of all tiles of the accumulator as one asm statement, one fence and one group.
+    """Emit the wgmma of all tiles of the accumulator as one asm statement, with one fence.
 
     With a fence for each tile, ptxas makes each a group of its own: waiting until one group is
     pending then waits for all but the last tile of the same op, instead of those of the op before.
+    Adjacent ops with one `a` operand are one statement, too, at the place of the last one.
     """
-    a, b, acc = op.inputs
-    shape, (rows, columns) = MmaShape(*op["shape"]), op["warpgroups"]
-    m, n, k = wgmma_sizes(op)
-    right = _shared_operand(builder, op, b, Operand.RIGHT)
+    if _shares_statement(op, _following(op)):
+        return
+    dots = [op]
+    while (previous := _preceding(dots[0])) is not None and _shares_statement(previous, dots[0]):
+        dots.insert(0, previous)
+    a, rows = op.inputs[0], op["warpgroups"][0]
+    rights = [_shared_operand(builder, dot, dot.inputs[1], Operand.RIGHT) for dot in dots]
     left = _shared_operand(builder, op, a, Operand.LEFT) if isinstance(a.type, Shared) else None
     a_registers = [] if left is not None else _register_operand(builder, a)
-    row_tiles = m // (shape.m * rows)
-    tiles = list(product(range(row_tiles), range(n // (shape.n * columns))))
-    acc_registers, zero = _accumulator(builder, acc), constant_of(acc) == 0
     a_operands: list[AsmOperand] = a_registers if left is None else [("i64", left.descriptor)]
+    m, _, k = wgmma_sizes(op)
+    shape, zero = MmaShape(*op["shape"]), _is_zero(op)
+    accumulators = [_accumulator(builder, dot.inputs[2]) for dot in dots]
+    row_tiles = m // (shape.m * rows)
+    parts = tuple(
+        _Dot(
+            shape=MmaShape(*dot["shape"]),
+            right=right,
+            columns=wgmma_sizes(dot)[1],
+            warpgroups=dot["warpgroups"][1],
+            registers=len(acc),
+            width=dot["columns"] or dot["shape"][1],
+        )
+        for dot, right, acc in zip(dots, rights, accumulators, strict=True)
+    )
     text = _Statement(
-        shape=shape,
         kinds=tuple(number_of(x.type) for x in op.inputs),
         left=left,
-        right=right,
-        registers=len(acc_registers),
-        count=len(acc_registers) // len(tiles),
+        dots=parts,
+        row_tiles=row_tiles,
         a_operands=len(a_operands),
         a_count=len(a_registers) // max(1, row_tiles),
         depth=k // shape.k,
         zero=zero,
-        follows=len(tiles) == 1 and _waits_itself(op),
+        follows=row_tiles == parts[0].column_tiles == 1 and _waits_itself(op),
     )
+    registers = [register for acc in accumulators for register in acc]
     results = assemble(
         builder,
-        "{ " + " ".join(text.lines(tiles)) + " }",
-        [ty for ty, _ in acc_registers],
-        [*a_operands, ("i64", right.descriptor)],
-        initial=[] if zero else [register for _, register in acc_registers],
+        "{ " + " ".join(text.lines()) + " }",
+        [ty for ty, _ in registers],
+        [*a_operands, *[("i64", right.descriptor) for right in rights]],
+        initial=[] if zero else [register for _, register in registers],
         memory=True,
         convergent=True,
         early_clobber=zero,
     )
-    builder.set(op, unpack(builder, acc.type.element, results))
+    for dot, acc in zip(dots, accumulators, strict=True):
+        own, results = results[: len(acc)], results[len(acc) :]
+        builder.set(dot, unpack(builder, dot.inputs[2].type.element, own))
+
+
+def _shares_statement(op: Operation, following: Operation | None) -> bool:
+    """Return True if an op is emitted with the following one.
+
+    Their instructions alternate, so that the tensor cores are busy with wide ones while narrow
+    ones, which take as long as `a` takes to read, read it again.
+    """
+    return (
+        following is not None
+        and isinstance(op.inputs[0].type, Shared)
+        and op.inputs[0] is following.inputs[0]
+        and op.result not in following.inputs
+        and _is_zero(op) == _is_zero(following)
+        and op["warpgroups"][0] == following["warpgroups"][0]
+        and op["shape"][0] == following["shape"][0]
+        and op["shape"][2:] == following["shape"][2:]
+        and op["input_precision"] == following["input_precision"]
+    )
+
+
+def _following(op: Operation) -> Operation | None:
+    """Return the next wgmma, if nothing but addresses is computed before it."""
+    following = op.next
+    while following is not None and is_pure(following):
+        following = following.next
+    return following if following is not None and following.defn is ops.wgmma.wgmma else None
+
+
+def _preceding(op: Operation) -> Operation | None:
+    """Return the last wgmma, if nothing but addresses is computed after it."""
+    preceding = op.prev
+    while preceding is not None and is_pure(preceding):
+        preceding = preceding.prev
+    return preceding if preceding is not None and preceding.defn is ops.wgmma.wgmma else None
+
+
+def _is_zero(op: Operation) -> bool:
+    return constant_of(op.inputs[2]) == 0
 
 
 def _register_operand(builder: FunctionBuilder, a: Value) -> list[AsmOperand]:
@@ -190,18 +246,32 @@ def _accumulator(builder: FunctionBuilder, acc: Value) -> list[AsmOperand]:
 
 
 @dataclass(frozen=True)
+class _Dot:
+    """One op of a statement: `columns` of all warpgroups, and registers of the accumulator."""
+
+    shape: MmaShape
+    right: _SharedOperand
+    columns: int
+    warpgroups: int  # along the columns
+    registers: int
+    width: int  # columns of an instruction
+
+    @property
+    def column_tiles(self) -> int:
+        return self.columns // (self.shape.n * self.warpgroups)
+
+
+@dataclass(frozen=True)
 class _Statement:
     """The text of an asm statement: `$0` and so on are the accumulators, then come the operands.
 
     With `zero`, the first instruction of a tile ignores the accumulators, whatever they hold.
     """
 
-    shape: MmaShape
     kinds: tuple[Scalar, ...]  # of `a`, `b` and the accumulator
     left: _SharedOperand | None
-    right: _SharedOperand
-    registers: int  # of the accumulators of all tiles
-    count: int  # of those of one tile
+    dots: tuple[_Dot, ...]
+    row_tiles: int
     a_operands: int  # registers of `a`, or its descriptor
     a_count: int  # registers of `a` for one row of tiles
     depth: int
@@ -213,28 +283,35 @@ class _Statement:
         """True if registers of `a` are f32, which is rounded to tf32."""
         return self.left is None and self.kinds[0] is F32
 
-    def lines(self, tiles: list[tuple[int, int]]) -> list[str]:
+    @property
+    def registers(self) -> int:
+        """The number of registers of all accumulators."""
+        return sum(dot.registers for dot in self.dots)
+
+    def lines(self) -> list[str]:
         lines = [".reg .pred p; .reg .b64 da, db;", "setp.eq.b32 p, 0, 0;"]
         if self.converts:
             lines.append(f".reg .b32 e, a<{self.a_operands}>;")
         if self.zero:
             lines.append(".reg .pred z; setp.ne.b32 z, 0, 0;")
-        groups = self._by_steps() if self.follows else [self._whole(tiles)]
-        for group in groups:
-            lines += [*group, "wgmma.commit_group.sync.aligned;"]
-        return lines
+        return [*lines, *(self._by_steps() if self.follows else self._whole())]
 
-    def _whole(self, tiles: list[tuple[int, int]]) -> list[str]:
-        """Return the instructions of all tiles, of one group."""
-        lines = self._rounded(range(self.a_operands)) if self.converts else []
-        lines.append("wgmma.fence.sync.aligned;")
-        for number, (row, column) in enumerate(tiles):
-            accumulators = braces(number * self.count, self.count)
-            for step in range(self.depth):
-                lines += self._instruction(accumulators, row, column, step)
-        return lines
+    def _whole(self) -> Iterator[str]:
+        """Yield the instructions of all tiles; the group of each op ends with its last one."""
+        if self.converts:
+            yield from self._rounded(range(self.a_operands))
+        yield "wgmma.fence.sync.aligned;"
+        last = (self.row_tiles - 1, self.depth - 1)
+        for row in range(self.row_tiles):
+            for tiles in self._tiles():
+                for step in range(self.depth):
+                    for number, column in tiles:
+                        yield from self._instruction(number, row, column, step)
+                        ends = column == self.dots[number].column_tiles - 1
+                        if (row, step) == last and ends:
+                            yield _COMMIT
 
-    def _by_steps(self) -> Iterator[list[str]]:
+    def _by_steps(self) -> Iterator[str]:
         """Yield the instruction of each step along k of one tile, a group of its own.
 
         It waits for that of the same step of the wgmma before, whose registers it writes. So the
@@ -242,12 +319,11 @@ class _Statement:
         """
         each = self.a_count // self.depth
         for step in range(self.depth):
-            yield [
-                f"wgmma.wait_group.sync.aligned {self.depth - 1};",
-                *self._rounded(range(step * each, (step + 1) * each)),
-                "wgmma.fence.sync.aligned;",
-                *self._instruction(braces(0, self.count), 0, 0, step),
-            ]
+            yield f"wgmma.wait_group.sync.aligned {self.depth - 1};"
+            yield from self._rounded(range(step * each, (step + 1) * each))
+            yield "wgmma.fence.sync.aligned;"
+            yield from self._instruction(0, 0, 0, step)
+            yield _COMMIT
 
     def _rounded(self, numbers: Iterable[int]) -> list[str]:
         """Convert registers of `a` to the nearest tf32; subnormal numbers are truncated.
@@ -261,12 +337,18 @@ class _Statement:
             for n in numbers
         ]
 
-    def _instruction(self, accumulators: str, row: int, column: int, step: int) -> list[str]:
+    def _tiles(self) -> list[list[tuple[int, int]]]:
+        """Return the tiles of a row, as dots and columns, in lists whose instructions alternate."""
+        tiles = [(i, j) for i, dot in enumerate(self.dots) for j in range(dot.column_tiles)]
+        return [[tile] for tile in tiles] if len(self.dots) == 1 else [tiles]
+
+    def _instruction(self, number: int, row: int, column: int, step: int) -> list[str]:
         a, b, acc = self.kinds
-        m, n, k, bits = self.shape
+        dot = self.dots[number]
+        m, _, k, bits = dot.shape
         kinds = f"{_ACCUMULATOR[acc]}.{_PTX[a]}.{_PTX[b]}"
         signs = [1, 1] if a.is_floating() else []
-        operands = [operand for operand in (self.left, self.right) if operand is not None]
+        operands = [operand for operand in (self.left, dot.right) if operand is not None]
         majors = [operand.transposed for operand in operands] if bits in MN_MAJOR_BITS else []
         flags = "".join(f", {flag}" for flag in (*signs, *majors))
         each = self.a_count // self.depth
@@ -278,11 +360,21 @@ class _Statement:
         if self.left is not None:
             lines.append(f"add.s64 da, ${self.registers}, {self.left.offset(row, step)};")
             first = "da"
-        descriptor = f"${self.registers + self.a_operands}"
-        lines.append(f"add.s64 db, {descriptor}, {self.right.offset(column, step)};")
+        descriptor = f"${self.registers + self.a_operands + number}"
+        lines.append(f"add.s64 db, {descriptor}, {dot.right.offset(column, step)};")
         scale_d = "z" if self.zero and not step else "p"
-        name = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{kinds}"
-        return [*lines, f"{name} {accumulators}, {first}, db, {scale_d}{flags};"]
+        name = f"wgmma.mma_async.sync.aligned.m{m}n{dot.width}k{k}.{kinds}"
+        return [
+            *lines,
+            f"{name} {self._accumulator(number, row, column)}, {first}, db, {scale_d}{flags};",
+        ]
+
+    def _accumulator(self, number: int, row: int, column: int) -> str:
+        """Return the registers of a tile of an accumulator."""
+        before, dot = sum(dot.registers for dot in self.dots[:number]), self.dots[number]
+        count = dot.registers // (self.row_tiles * dot.column_tiles)
+        used = count * dot.width // dot.shape.n
+        return braces(before + (row * dot.column_tiles + column) * count, used)
 
 
 def _waits_itself(op: Operation) -> bool:

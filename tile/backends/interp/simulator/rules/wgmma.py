@@ -67,7 +67,10 @@ def wgmma(op: Operation) -> Run:
             else register_operands[index].matrices(batch, value)
             for index, value in enumerate(operands)
         )
-        return register_operands[2].fragments(dot(a, b, acc))
+        result = dot(a, b, acc)
+        if op["columns"]:
+            result[..., op["columns"] :] = np.nan  # undefined
+        return register_operands[2].fragments(result)
 
     return run
 
