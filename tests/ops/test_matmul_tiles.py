@@ -10,6 +10,7 @@ import pytest
 import tile
 import tile.ops
 from tile.ops.core.reference import reference_of
+from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
 
 matmul_module = importlib.import_module("tile.ops.linear.strided_matmul")
@@ -28,7 +29,7 @@ def test_parts_of_an_uneven_inner_axis(splits: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("columns", "by_columns", "splits"),
-    [(208, "", 1), (144, "ab", 1), (96, "a", 2), (224, "out", 1)],
+    [(208, "", 1), (144, "ab", 1), (96, "a", 2), (224, "out", 1), (112, "b", 2)],
 )
 def test_columns_of_several_powers_of_two(
     columns: int, by_columns: str, splits: int, monkeypatch: pytest.MonkeyPatch
@@ -48,6 +49,39 @@ def test_columns_of_several_powers_of_two(
     with tile.backend("interp:wgmma"):
         tile.ops.matmul(*stored, bias, "relu", splits=splits, out=out)
     np.testing.assert_array_equal(out, np.maximum(np.float32(a) @ np.float32(b) + bias, 0))
+
+
+@pytest.mark.parametrize("columns", [112, 96])
+def test_programs_that_compute_several_tiles(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three programs have 2 x 4 tiles; those of 112 columns are padded, those of 96 in two parts."""
+    config = {**tiles(64, columns, 64), "persistent": True, "warp_specialize": True}
+    monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: None)
+    monkeypatch.setattr(matmul_module, "tiles_of", lambda *_: config)
+    monkeypatch.setitem(matmul_module.PROGRAMS, "interp", 3)
+    random = np.random.default_rng(columns)
+    a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((72, 136), (136, 360)))
+    bias = random.integers(-3, 4, 360).astype(np.float32)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.matmul(a, b, bias)
+    np.testing.assert_array_equal(result, np.float32(a) @ np.float32(b) + bias)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "columns", "persistent"),
+    [
+        pytest.param((1536, 1536, 1536), 160, False, id="120 tiles"),
+        pytest.param((1760, 1760, 1760), 224, False, id="112 tiles, padded"),
+        pytest.param((2048, 7000, 2048), 224, True, id="4 tiles, as of 256"),
+        pytest.param((3072, 3072, 3072), 192, True, id="3 tiles, as of 256"),
+        pytest.param((4096, 4096, 4096), 256, True, id="4 tiles"),
+    ],
+)
+def test_columns_keep_multiprocessors_busy(
+    sizes: tuple[int, int, int], columns: int, persistent: bool
+) -> None:
+    config = balanced_tiles("nvptx", *sizes)
+    assert (config["BLOCK_N"], "persistent" in config) == (columns, persistent)
+    assert not balanced_tiles("interp", *sizes) and not balanced_tiles("nvptx", 128, *sizes[1:])
 
 
 @pytest.mark.parametrize("largest", [2**20, 70 * 72])

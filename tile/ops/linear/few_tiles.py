@@ -18,6 +18,7 @@ from typing import Any
 import tile
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Configuration, Table
+from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
 
 Strides = tuple[int, int, int]
@@ -52,6 +53,14 @@ FEW = Table(
             (ANY, 64, 132, ANY): dependent(64, 64, 128, stages=6),
             (64, ANY, ANY, ANY): {},
             (ANY, 64, ANY, ANY): {},
+            (2560, ANY, 132, 4096): dependent(64, 64, 128, stages=6),
+            # Programs of a cluster load their rows once: 4096 x 128 x 4096.
+            (ANY, 128, 132, 4096): {
+                **dependent(64, 64, 128, stages=6),
+                "GROUP": 1,
+                "num_ctas": 2,
+                "warp_specialize": True,
+            },
             (ANY, ANY, 132, 4096): dependent(64, 64, 128, stages=6),
             (ANY, ANY, 132, ANY): dependent(128, 128, 64, stages=6),
             (ANY, ANY, 264, ANY): dependent(64, 128, 64, stages=8),
@@ -88,6 +97,8 @@ def few_tiles(
         m, n = n, m
     count = batches * tile.cdiv(m, EDGE) * tile.cdiv(n, EDGE)
     config = FEW.select(backend, m, n, count, k)
+    if not config and batches == 1:
+        config = balanced_tiles(backend, m, n, k)
     return FewTiles(config, swapped) if config else None
 
 

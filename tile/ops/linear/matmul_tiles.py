@@ -29,17 +29,21 @@ def tile_position(M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.
 
 
 @tile.jit
-def parts_of(start, BLOCK: tl.constexpr):
-    """Return the indices from `start` on as tiles whose extents are the powers of two of `BLOCK`.
+def parts_of(BLOCK: tl.constexpr):
+    """Return the indices 0 to `BLOCK` - 1 as tiles of as many elements as the powers of two of it.
 
-    A tile of 208 columns is one of 128, of 64 and of 16: as a whole it would be padded to 256.
+    A tile of 208 columns is one of 128, of 64 and of 16. One of 7/8 of a power of two or more, such
+    as 224, is a single tile, which is masked where it is stored: wgmma computes no other columns.
     """
     parts: Any = ()
-    first = start
-    for bit in tl.static_range(BLOCK.bit_length() - 1, -1, -1):
-        if BLOCK >> bit & 1:
-            parts += (first + tl.arange(0, 1 << bit),)
-            first += 1 << bit
+    if 7 << BLOCK.bit_length() <= 8 * BLOCK:
+        parts += (tl.arange(0, 1 << BLOCK.bit_length()),)
+    else:
+        first = 0
+        for bit in tl.static_range(BLOCK.bit_length() - 1, -1, -1):
+            if BLOCK >> bit & 1:
+                parts += (first + tl.arange(0, 1 << bit),)
+                first += 1 << bit
     return parts
 
 
@@ -115,8 +119,10 @@ def activated(total, bias_ptr, index, ACTIVATION: tl.constexpr):
 
 
 @tile.jit
-def store_tile(total, out_ptr, row, column, M, N, out_row, out_column):
-    """Store a tile of a result of M x N elements."""
+def store_tile(total, out_ptr, row, column, M, N, out_row, out_column, inside=None):
+    """Store a tile of a result of M x N elements, in the columns that are `inside` of it."""
     out_ptr += row.to(tl.int64)[:, None] * out_row + column.to(tl.int64)[None, :] * out_column
-    inside = (row < M)[:, None] & (column < N)[None, :]
-    tl.store(out_ptr, total.to(out_ptr.dtype.element_ty), mask=inside)
+    columns = column < N if inside is None else (column < N) & inside
+    tl.store(
+        out_ptr, total.to(out_ptr.dtype.element_ty), mask=(row < M)[:, None] & columns[None, :]
+    )

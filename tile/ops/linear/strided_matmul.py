@@ -15,14 +15,14 @@ import tile.language as tl
 from tile.ops.core.call import I8, I32, Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
-from tile.ops.linear.configurations import LEAST_INNER, tiles_of
+from tile.ops.linear.configurations import LEAST_INNER, PROGRAMS, tiles_of
 from tile.ops.linear.few_tiles import LEAST_SPLITS, few_tiles
 from tile.ops.linear.matmul_tiles import (
     activated,
     multiply_parts,
     parts_of,
     store_tile,
-    tile_position,
+    tile_at,
 )
 from tile.ops.linear.splits import add_splits, splits_of
 
@@ -30,7 +30,8 @@ INT32_LIMIT = 2**31
 
 
 @tile.jit
-def matmul_kernel(
+def matmul_tile(
+    item,
     a_ptr,
     b_ptr,
     bias_ptr,
@@ -61,11 +62,15 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
+    """Compute one tile of the result."""
+    tile_row, tile_column = tile_at(item, M, N, BLOCK_M, BLOCK_N, GROUP)
     batch = tl.program_id(1).to(tl.int64)
     split = tl.program_id(2).to(tl.int64)
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = parts_of(tile_column * BLOCK_N, BLOCK_N)
+    parts = parts_of(BLOCK_N)
+    columns: Any = ()
+    for i in tl.static_range(len(parts)):
+        columns += (tile_column * BLOCK_N + parts[i],)
     # Rows and columns past the end read others again: their results are not stored, and loads
     # need a mask along the inner axis only.
     a_rows = (row % M)[:, None]
@@ -100,7 +105,61 @@ def matmul_kernel(
         results += (activated(totals[i], bias_ptr, index, ACTIVATION),)
     out = out_ptr + split * out_split + batch * out_batch
     for i in tl.static_range(len(columns)):
-        store_tile(results[i], out, row, columns[i], M, N, out_row, out_column)
+        inside = parts[i] < BLOCK_N if parts[i].shape[0] > BLOCK_N else None
+        store_tile(results[i], out, row, columns[i], M, N, out_row, out_column, inside)
+
+
+@tile.jit
+def matmul_kernel(
+    a_ptr,
+    b_ptr,
+    bias_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    a_batch,
+    a_row,
+    a_inner,
+    b_batch,
+    b_inner,
+    b_column,
+    out_split,
+    out_batch,
+    out_row,
+    out_column,
+    span,
+    tiles,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SUMS: tl.constexpr,
+    SPLIT: tl.constexpr,
+    EVEN: tl.constexpr,
+    WIDE: tl.constexpr,
+    SWAPPED: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+    PERSISTENT: tl.constexpr,
+):
+    if PERSISTENT:
+        for item in range(tl.program_id(0), tiles, tl.num_programs(0)):
+            matmul_tile(
+                item,
+                *(a_ptr, b_ptr, bias_ptr, out_ptr, M, N, K, a_batch),
+                *(a_row, a_inner, b_batch, b_inner, b_column, out_split, out_batch, out_row),
+                *(out_column, span, ACTIVATION, PRECISION, SUMS, SPLIT, EVEN, WIDE),
+                *(SWAPPED, BLOCK_M, BLOCK_N, BLOCK_K, GROUP),
+            )
+    else:
+        matmul_tile(
+            tl.program_id(0),
+            *(a_ptr, b_ptr, bias_ptr, out_ptr, M, N, K, a_batch),
+            *(a_row, a_inner, b_batch, b_inner, b_column, out_split, out_batch, out_row),
+            *(out_column, span, ACTIVATION, PRECISION, SUMS, SPLIT, EVEN, WIDE),
+            *(SWAPPED, BLOCK_M, BLOCK_N, BLOCK_K, GROUP),
+        )
 
 
 class Strided(NamedTuple):
@@ -171,9 +230,12 @@ def strided_matmul(
     wide = reaches_far(a, b, sizes)
     if swapped:
         a, b, target = b.transposed(), a.transposed(), target.transposed()
-    launch(matmul_kernel, (tiles, batches, splits))(
+    config = dict(config)
+    persistent = config.pop("persistent", False)
+    programs = min(tiles, PROGRAMS[call.backend]) if persistent else tiles
+    launch(matmul_kernel, (programs, batches, splits))(
         *(a.value, b.value, None if several else bias, target.value, rows, columns, k),
-        *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1)),
+        *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1), tiles),
         ACTIVATION=None if several else function,
         PRECISION=precision,
         SUMS=getattr(tl, sums.name),
@@ -181,6 +243,7 @@ def strided_matmul(
         EVEN=0 < k == splits * span,
         WIDE=wide,
         SWAPPED=swapped,
+        PERSISTENT=persistent,
         **config,
     )
     if parts:

@@ -1,0 +1,36 @@
+"""Tiles of matmuls by the number of multiprocessors that they keep busy.
+
+All tiles of a result take equally long, so that the last ones leave multiprocessors idle: 98 tiles
+of 128 x 256 take as long as 132 do. So tiles have as many columns as make the work of the
+multiprocessor with the most tiles least. If that has several, there are as many programs as
+multiprocessors: the producer warps of each load the operands of a tile while it stores the one
+before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+from tile.ops.linear.configurations import PROGRAMS, tiles
+
+ROWS = 128
+LEAST = 1024  # rows, columns and elements of the inner axis
+# By columns, the time of a column of a tile, relative to that of 256, and stages (H200, float16,
+# 2026-11-29). In tiles of several powers of two, each has a wgmma that reads the rows again.
+COLUMNS = {256: (1.0, 4), 224: (1.02, 4), 208: (1.12, 4), 192: (1.0, 5), 160: (1.07, 5)}
+
+
+def balanced_tiles(backend: str, m: int, n: int, k: int) -> dict[str, Any]:
+    """Return the configuration of a matmul of 16-bit operands; an empty one leaves it to others."""
+    if backend not in PROGRAMS or min(m, n, k) < LEAST:
+        return {}
+
+    def most_tiles(columns: int) -> int:
+        return tile.cdiv(tile.cdiv(m, ROWS) * tile.cdiv(n, columns), PROGRAMS[backend])
+
+    columns = min(COLUMNS, key=lambda width: most_tiles(width) * width * COLUMNS[width][0])
+    config = tiles(ROWS, columns, 64, 8, COLUMNS[columns][1])
+    if most_tiles(columns) == 1:
+        return {**config, "launch_pdl": True}
+    return {**config, "persistent": True, "warp_specialize": True}
