@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from itertools import chain
 
 from tile.analysis.uniformity import Variation, uniformity
 from tile.ir.core import Block, Operation, Value
@@ -19,10 +20,11 @@ from tile.transforms.cse import Key, expression_key
 def infer_eviction_priorities(module: Module) -> None:
     """Set the eviction priority of loads in loops of which a later one reads the same addresses.
 
-    The cache lines of the last loop's loads are evicted first, those of earlier ones last. Loads
-    stay as they are if they have a priority or a cache modifier, if programs share what they read,
-    and in loops with dots, whose operands are shared mostly. TorchInductor sets the priorities of
-    its looped reductions so.
+    The cache lines of the last loop's loads are evicted first, those of earlier ones last. Lines
+    that the last loop stores are evicted first, too, if no loop follows: they would evict what is
+    read again. Accesses stay as they are if they have a priority or a cache modifier, if programs
+    share what they read, and in loops with dots, whose operands are shared mostly. TorchInductor
+    sets the priorities of its looped reductions so.
 
         %m = for %i = .. {                     %m = for %i = .. {
           %p = addptr %x, %i                     %p = addptr %x, %i
@@ -32,6 +34,7 @@ def infer_eviction_priorities(module: Module) -> None:
         for %i = .. {                          for %i = .. {
           %p = addptr %x, %i                     %p = addptr %x, %i
           %v = load %p                           %v = load %p {eviction = evict_first}
+          store %q, %w                           store %q, %w {eviction = evict_first}
     """
     for function in module:
         rereads = [readers for block in _blocks(function.body) for readers in _rereads(block)]
@@ -39,11 +42,11 @@ def infer_eviction_priorities(module: Module) -> None:
             continue
         variation = uniformity(function)
         for readers in rereads:
-            for loads in readers:
-                priority = Eviction.FIRST if loads is readers[-1] else Eviction.LAST
-                for load in loads:
-                    if _is_plain(load) and variation[load["ptr"]] is Variation.VARYING:
-                        load.attributes["eviction"] = priority
+            earlier = dict.fromkeys(chain(*readers[:-1]), Eviction.LAST)
+            last = dict.fromkeys([*readers[-1], *_last_stores(readers[-1])], Eviction.FIRST)
+            for access, priority in (earlier | last).items():
+                if _is_plain(access) and variation[access["ptr"]] is Variation.VARYING:
+                    access.attributes["eviction"] = priority
 
 
 def _blocks(block: Block) -> Iterator[Block]:
@@ -69,16 +72,28 @@ def _rereads(block: Block) -> list[list[list[Operation]]]:
     return [list(by_loop.values()) for by_loop in readers.values() if len(by_loop) > 1]
 
 
+def _last_stores(loads: list[Operation]) -> list[Operation]:
+    """Return the stores of a loop with these loads, if no other loop of its block follows."""
+    body = loads[0].block
+    assert body is not None
+    assert body.parent is not None
+    following = body.parent.next
+    while following is not None and following.defn is not control.for_:
+        following = following.next
+    return [op for op in body if op.defn is memory.store and following is None]
+
+
 def _has_dots(loop: Operation) -> bool:
     return any(op.has_trait(Trait.DOT) for op in loop.walk())
 
 
-def _is_plain(load: Operation) -> bool:
-    """Return True for a load without hints of the user, which TMA does not execute."""
-    plain = load["eviction"] is Eviction.NONE and load["cache"] is CacheModifier.NONE
-    pointer: Value = load["ptr"]
+def _is_plain(access: Operation) -> bool:
+    """Return True for an access without hints of the user, which TMA does not execute."""
+    plain = access["eviction"] is Eviction.NONE and access["cache"] is CacheModifier.NONE
+    pointer: Value = access["ptr"]
     by_tma = pointer.op is not None and pointer.op.defn in descriptor.BLOCK_POINTERS
-    return plain and not (load["volatile"] or by_tma)
+    volatile = access.defn is memory.load and access["volatile"]
+    return plain and not (volatile or by_tma)
 
 
 class _Addresses:
