@@ -1,14 +1,13 @@
-"""Cold compile times of TorchInductor and times of a launch, on `tile` and on Triton; a program.
+"""Cold compile times of TorchInductor, on `tile` and on Triton; a program.
 
     python -m tests.libraries.inductor_times --device cuda --compare 2
     tile triton -m tests.libraries.inductor_times --device cuda --threads 1
 
-Measures in one process: the seconds until each of some functions has compiled and run, with empty
-caches; and the microseconds of a call of a compiled function and of a launch of a kernel by
-`kernel[grid](...)`, while the GPU has nothing else to do. `--compare N` does so N times in processes
-on `tile` and on Triton alternately, with one compiling thread and with workers, and prints each
-run as it ends, then the medians and their ratios. Workers are ready before the first function, and
-`tile` has bytecode, as if it was installed.
+Measures in one process the seconds until each of some functions has compiled and run, with empty
+caches. `--compare N` does so N times in processes on `tile` and on Triton alternately, with one
+compiling thread and with workers, and prints each run as it ends, then a table of the medians and
+their ratios. Workers are ready before the first function, and `tile` has bytecode, as if it was
+installed. `inductor_calls.py` measures calls.
 """
 
 from __future__ import annotations
@@ -33,24 +32,15 @@ from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 from torch.nn import functional
 
 import tile
 
-CALLS = 2000
-REPEATS = 5
 RESULT = "result: "
 WAYS = {"tile": ("-m", "tile", "triton"), "Triton": ()}
 WORKERS = 0  # threads: as many processes as TorchInductor chooses
 
 Function = Callable[..., Any]
-
-
-@triton.jit
-def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, tl.load(x_ptr + i, i < n) + tl.load(y_ptr + i, i < n), i < n)
 
 
 def backward(function: Function) -> Function:
@@ -106,10 +96,10 @@ def compile_times(device: str) -> dict[str, float]:
             start = time.perf_counter()
             torch.compile(function)(*arguments)
             wait(device)
-            times[f"compile {name}, s"] = time.perf_counter() - start
-    times["compile all, s"] = sum(times.values())
+            times[name] = time.perf_counter() - start
+    times["all"] = sum(times.values())
     if of_kernels:
-        times["of it kernels, s"] = sum(of_kernels)
+        times["of it kernels"] = sum(of_kernels)
     return times
 
 
@@ -133,36 +123,8 @@ def kernel_times() -> Iterator[list[float]]:
         triton.compile = compile_kernel
 
 
-def call_times(device: str) -> dict[str, float]:
-    """Return the microseconds of a call of a compiled function, and of a launch."""
-    x, y = torch.randn(2, 1024, device=device)
-    out = torch.empty_like(x)
-    compiled = torch.compile(lambda x, y: x.sin() + y)
-    launch = add[(4,)]
-    return {
-        "compiled call, us": microseconds(lambda: compiled(x, y), device),
-        "launch, us": microseconds(lambda: launch(x, y, out, 1024, BLOCK=256), device),
-    }
-
-
-def microseconds(call: Callable[[], Any], device: str) -> float:
-    """Return the median over some repeats of the mean time of many calls."""
-    calls = CALLS if device == "cuda" else 20
-    for _ in range(calls // 10):
-        call()
-    times = []
-    for _ in range(REPEATS):
-        wait(device)
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        times.append((time.perf_counter() - start) / calls * 1e6)
-    wait(device)
-    return statistics.median(times)
-
-
 def measured(threads: int, device: str) -> dict[str, float]:
-    """Return all times of this process; those of calls only once, with one compiling thread."""
+    """Return all times of this process."""
     settings: dict[str, Any] = {} if threads == WORKERS else {"compile_threads": threads}
     if device == "cpu":
         settings["cpu_backend"] = "triton"
@@ -171,8 +133,7 @@ def measured(threads: int, device: str) -> dict[str, float]:
             pool = importlib.import_module("torch._inductor.async_compile").AsyncCompile
             pool.warm_pool()
             pool.wait_pool_ready()
-        times = compile_times(device)
-        return {**times, **call_times(device)} if threads != WORKERS else times
+        return compile_times(device)
 
 
 def in_a_process(way: str, threads: int, device: str) -> dict[str, float]:
@@ -211,23 +172,25 @@ def compare(count: int, device: str) -> None:
         for threads, title in modes.items():
             for way in WAYS:
                 runs[threads, way].append(in_a_process(way, threads, device))
-            print_ratios(f"run {number}, {title}", runs, threads, slice(-1, None))
+            for name, ours, peer in medians(runs, threads, slice(-1, None)):
+                head = f"run {number}, {title}, {name}"
+                print(f"{head}: {ours:.3f} on tile, {peer:.3f} on Triton, {ours / peer:.3f}")
+            sys.stdout.flush()
+    print("| seconds | `tile` | Triton | ratio |\n| --- | --- | --- | --- |")
     for threads, title in modes.items():
-        print_ratios(f"median, {title}", runs, threads, slice(None))
+        for name, ours, peer in medians(runs, threads, slice(None)):
+            print(f"| {title}, {name} | {ours:.2f} | {peer:.2f} | {ours / peer:.2f} |")
 
 
-def print_ratios(
-    title: str,
-    runs: Mapping[tuple[int, str], list[dict[str, float]]],
-    threads: int,
-    chosen: slice,
-) -> None:
-    """Print each time's median over some runs on both compilers, and their ratio."""
+def medians(
+    runs: Mapping[tuple[int, str], list[dict[str, float]]], threads: int, chosen: slice
+) -> list[tuple[str, float, float]]:
+    """Return the name of each time, and its medians over some runs on both compilers."""
     ours, peers = (runs[threads, way][chosen] for way in WAYS)
-    for name in ours[0]:
-        time_, peer = (statistics.median(run[name] for run in each) for each in (ours, peers))
-        print(f"{title}, {name}: {time_:.3f} on tile, {peer:.3f} on Triton, {time_ / peer:.3f}")
-    sys.stdout.flush()
+    return [
+        (name, *(statistics.median(run[name] for run in each) for each in (ours, peers)))
+        for name in ours[0]
+    ]
 
 
 def main() -> int:
