@@ -491,6 +491,24 @@ def test_copies_and_loads_of_operands_have_no_conflicts(
     assert copies.conflicts(bits) == loads.conflicts(bits) == 0
 
 
+@pytest.mark.parametrize("depth", [8, 16])
+@pytest.mark.parametrize("batch", [(), (1,)])
+def test_short_rows_are_in_one_line(batch: tuple[int, ...], depth: int) -> None:
+    """Lanes copy adjacent vectors of a row to one line, and read rows 4 apart without conflicts."""
+    ones = [1] * len(batch)
+    lanes = depth // 4
+    source = blocked(
+        [*batch, 128, depth], [*ones, 1, 4], [*ones, 32 // lanes, lanes], [*ones, 4, 1]
+    )
+    accumulator = blocked([*batch, 128, 128], [*ones, 4, 4], [*ones, 8, 4], [*ones, 2, 2])
+    wanted, _ = fma_operand_layouts(accumulator, depth)
+    actual = copy_layout(source, (wanted,), 32, (len(batch) + 1, 4), CP_ASYNC.banks)
+    first = {tuple(basis) for basis in actual.bases(OFFSET)[: depth.bit_length() - 1]}
+    assert first == {(*(0 for _ in batch), 0, 1 << bit) for bit in range(depth.bit_length() - 1)}
+    copies, loads = (shared_access(layout, actual, 32) for layout in (source, wanted))
+    assert copies.conflicts(32) == loads.conflicts(32) == 0
+
+
 def test_waits_for_copies_are_at_the_line_of_the_loop() -> None:
     module = KERNELS["matmul_f16"].compile("interp:cp_async").artifact.module
     (loop,) = [op for op in module.walk() if op.name == "for" and op.parent is None]

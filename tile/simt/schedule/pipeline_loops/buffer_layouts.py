@@ -6,6 +6,7 @@ the low bits of the offset run along the axis along which a thread's pointers ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -131,11 +132,20 @@ def _in_lines(layout: LinearLayout, axis: int, element_bits: int, banks: Banks) 
 def _line_layouts(
     shape: Sequence[int], element_bits: int, axis: int, banks: Banks
 ) -> Iterator[LinearLayout]:
-    """Yield layouts whose lines lie along an axis, with vectors swizzled every few rows."""
-    row = banks.line_bits // 8
-    if len(shape) != 2 or shape[axis] * element_bits < banks.line_bits:
+    """Yield layouts whose lines lie along an axis, with vectors swizzled every few rows.
+
+    Several rows that are shorter than a line share one.
+    """
+    row = min(banks.line_bits, shape[axis] * element_bits) // 8
+    # Rows along the axis; of a batch there is one matrix.
+    others = sorted({*range(len(shape))} - {axis}, key=lambda other: -shape[other])
+    if (
+        not others
+        or math.prod(shape) > shape[axis] * shape[others[0]]
+        or row < 2 * banks.vector_bits // 8
+    ):
         return
     per_phase = 1
-    while per_phase <= shape[1 - axis]:
-        yield in_strips(shape, element_bits, row, per_phase, (axis, 1 - axis))
+    while per_phase <= shape[others[0]]:
+        yield in_strips(shape, element_bits, row, per_phase, (axis, *others))
         per_phase *= 2
