@@ -59,6 +59,9 @@ SHORT = Table(
 # Elements of the inner axis that are worth a program of their own: with fewer, adding up the parts
 # takes longer than what they save. Of 512 to 2048, with the tiles above.
 LEAST_INNER = 1300
+# The same of float32 by fused multiply-adds, and programs on a multiprocessor: 1024 cubed in
+# two splits has 1.05 of cuBLAS, where one has .86 (H200, 2026-11-29).
+LEAST_FMA_INNER, FMA_RESIDENT = 480, 2
 # Shapes whose tiles programs share evenly (stream_k.py), instead of adding up splits: H200,
 # float16, 2026-11-26, of 25 shapes.
 STREAMED = Table(
@@ -82,8 +85,11 @@ SINGLE = Table(
         "nvptx": {
             (256, ANY, ANY): tiles(64, 64, 16, stages=4),
             (ANY, 256, ANY): tiles(64, 64, 16, stages=4),
+            (512, 512, ANY): tiles(64, 64, 16, stages=4),
+            (1024, 1024, ANY): tiles(64, 128, 16, stages=4),
             (1792, 1792, ANY): tiles(64, 64, 16, stages=4),
-            (ANY, ANY, ANY): tiles(128, 64, 16, stages=4),
+            (2048, 2048, ANY): tiles(128, 128, 16, stages=4),
+            (ANY, ANY, ANY): tiles(128, 128, 32, warps=8, stages=2),
         }
     },
 )

@@ -12,10 +12,16 @@ from typing import Any, NamedTuple
 
 import tile
 import tile.language as tl
-from tile.ops.core.call import I8, I32, Call, accumulator
+from tile.ops.core.call import F32, I8, I32, Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
-from tile.ops.linear.configurations import LEAST_INNER, PROGRAMS, tiles_of
+from tile.ops.linear.configurations import (
+    FMA_RESIDENT,
+    LEAST_FMA_INNER,
+    LEAST_INNER,
+    PROGRAMS,
+    tiles_of,
+)
 from tile.ops.linear.few_tiles import LEAST_SPLITS, few_tiles
 from tile.ops.linear.matmul_tiles import (
     activated,
@@ -221,8 +227,10 @@ def strided_matmul(
     rows, columns = (n, m) if swapped else (m, n)
     tiles = tile.cdiv(rows, config["BLOCK_M"]) * tile.cdiv(columns, config["BLOCK_N"])
     steps = tile.cdiv(k, config["BLOCK_K"])
-    least = tile.cdiv(LEAST_INNER, config["BLOCK_K"])
-    splits = splits_of(call, splits, tiles * batches, steps, least, LEAST_SPLITS if few else 1)
+    by_fma = dtype == F32 and precision == "ieee"
+    least = tile.cdiv(LEAST_FMA_INNER if by_fma else LEAST_INNER, config["BLOCK_K"])
+    busy = tile.cdiv(tiles * batches, FMA_RESIDENT if by_fma else 1)
+    splits = splits_of(call, splits, busy, steps, least, LEAST_SPLITS if few else 1)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     several, sums = splits > 1, sums_of(dtype)
     parts = call.new((splits, batches * m, n), sums) if several else None
