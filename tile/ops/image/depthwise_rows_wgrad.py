@@ -20,7 +20,7 @@ from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
 from tile.ops.linear.splits import add_contiguous_splits
 
-ADJACENT, STRIPS, BLOCK = 4, 4, 64  # pixels of a strip, strips and channels of a program
+ADJACENT, STRIPS, BLOCK = 2, 4, 128  # pixels of a strip, strips and channels of a program
 PROGRAMS = 528  # four on a multiprocessor of an H200, which run at a time
 LEAST_ROWS = 8  # of a program, which loads some rows of x more
 
