@@ -61,7 +61,7 @@ SHORT = Table(
 LEAST_INNER = 1300
 # The same of float32 by fused multiply-adds, and programs on a multiprocessor: 1024 cubed in
 # two splits has 1.05 of cuBLAS, where one has .86 (H200, 2026-11-29).
-LEAST_FMA_INNER, FMA_RESIDENT = 480, 2
+LEAST_FMA_INNER, FMA_RESIDENT = 256, 2
 # Shapes whose tiles programs share evenly (stream_k.py), instead of adding up splits: H200,
 # float16, 2026-11-26, of 25 shapes.
 STREAMED = Table(
@@ -88,7 +88,8 @@ SINGLE = Table(
             (512, 512, ANY): tiles(64, 64, 16, stages=4),
             (1024, 1024, ANY): tiles(64, 128, 16, stages=4),
             (1792, 1792, ANY): tiles(64, 64, 16, stages=4),
-            (2048, 2048, ANY): tiles(128, 128, 16, stages=4),
+            (1024, ANY, ANY): tiles(128, 64, 16, stages=4),
+            (ANY, 1024, ANY): tiles(128, 64, 16, stages=4),
             (ANY, ANY, ANY): tiles(128, 128, 32, warps=8, stages=2),
         }
     },
