@@ -71,6 +71,36 @@ def training(size: Size) -> Case:
     return Case(step, (tokens_of(size),), tuple(model.parameters()))
 
 
+def rows_of(size: Size) -> Any:
+    """Return rows as long as two widths, one for each token."""
+    return torch.randn(size.batch * size.tokens, 2 * size.width)
+
+
+def chain(size: Size) -> Case:
+    return Case(lambda x: x.sin().exp().tanh(), (rows_of(size),))
+
+
+def sum_of_rows(size: Size) -> Case:
+    return Case(lambda x: x.sum(0), (rows_of(size),))
+
+
+def layer_norm(size: Size) -> Case:
+    x, (weight, bias) = rows_of(size).requires_grad_(), torch.randn(2, 2 * size.width)
+    weight, bias = weight.clone().requires_grad_(), bias.clone().requires_grad_()
+
+    def step(*arguments: Any) -> Any:
+        x, weight, bias = arguments
+        return functional.layer_norm(x, x.shape[-1:], weight, bias).square().mean()
+
+    return Case(step, (x, weight, bias), (x, weight, bias))
+
+
+def cross_entropy(size: Size) -> Case:
+    x = rows_of(size).requires_grad_()
+    classes = torch.randint(x.shape[1], x.shape[:1])
+    return Case(functional.cross_entropy, (x, classes), (x,))
+
+
 def attention_shape(size: Size) -> flex_cases.Shape:
     """Return the shape of a layer's attention."""
     width = max(16, size.width // size.heads)
@@ -87,6 +117,10 @@ CASES: dict[str, Callable[[Size], Case]] = {
         resnet(size), torch.randn(size.batch, 3, size.image, size.image)
     ),
     "gpt2 training": training,
+    "chain": chain,
+    "sum of rows": sum_of_rows,
+    "layer norm training": layer_norm,
+    "cross entropy training": cross_entropy,
     **{
         name: lambda size, make=make: make(attention_shape(size))
         for name, make in flex_cases.CASES.items()
