@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytest.importorskip("llvmlite")
+
 PROGRAM = """
 import gc, sys
 from tile.compat import preload

@@ -17,15 +17,14 @@ from typing import Any
 from tile.compat.early_compile import HEURISTICS
 
 RUN = "run"
-KEEPS_LAUNCHER = "_build_fast_launcher"  # a method of PyTorch 2.13
+KEPT = "_cached_launcher"  # an attribute of PyTorch 2.13's autotuners
 
 
 def in_older_versions(
-    function: Callable[..., Any], original: Callable[..., Any]
+    function: Callable[..., Any], original: Any
 ) -> partialmethod[Any] | Callable[..., Any]:
     """Return what replaces a method of `CachingAutotuner`; itself, if that keeps launchers."""
-    keeps = hasattr(sys.modules[HEURISTICS].CachingAutotuner, KEEPS_LAUNCHER)
-    return original if keeps else partialmethod(function, original)
+    return original if KEPT in original.__code__.co_names else partialmethod(function, original)
 
 
 def launch(
