@@ -17,14 +17,15 @@ from typing import Any
 from tile.compat.early_compile import HEURISTICS
 
 RUN = "run"
-KEPT = "_cached_launcher"  # an attribute of PyTorch 2.13's autotuners
+LAUNCHER_ATTRIBUTE = "_cached_launcher"  # an attribute of PyTorch 2.13's autotuners
 
 
 def in_older_versions(
     function: Callable[..., Any], original: Any
 ) -> partialmethod[Any] | Callable[..., Any]:
     """Return what replaces a method of `CachingAutotuner`; itself, if that keeps launchers."""
-    return original if KEPT in original.__code__.co_names else partialmethod(function, original)
+    keeps = LAUNCHER_ATTRIBUTE in original.__code__.co_names
+    return original if keeps else partialmethod(function, original)
 
 
 def launch(
