@@ -15,7 +15,7 @@ from tile.ops.core.tables import ANY, Table
 from tile.ops.image import (
     convolution,
     convolution_tables,
-    im2col_convolution,
+    im2col_configuration,
     im2col_wgrad,
     matmul_wgrad,
 )
@@ -46,7 +46,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     table = Table({(ANY, ANY, ANY): TILES}, {})
     monkeypatch.setattr(convolution_tables, "TABLE", table)
     for name in ("HALF", "ROUNDED"):
-        monkeypatch.setattr(im2col_convolution, name, table)
+        monkeypatch.setattr(im2col_configuration, name, table)
     monkeypatch.setattr(im2col_wgrad, "TABLE", table)
     forget()
     yield names

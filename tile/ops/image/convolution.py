@@ -15,7 +15,8 @@ from tile.ops.core.call import F32, accumulator
 from tile.ops.core.tables import Configuration
 from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.depthwise import depthwise
-from tile.ops.image.im2col_convolution import im2col_configuration, im2col_convolution
+from tile.ops.image.im2col_configuration import im2col_configuration
+from tile.ops.image.im2col_convolution import im2col_convolution
 from tile.ops.image.im2col_windows import ahead
 from tile.ops.image.pointer_convolution import pointer_configuration, pointer_convolution
 from tile.ops.image.thin_convolution import thin_convolution

@@ -1,0 +1,66 @@
+"""Tiles of convolutions through im2col descriptors, where these can hold the windows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tile.ops.core.call import F32
+from tile.ops.core.tables import ANY, Configuration, Table
+from tile.ops.image.convolution_matmul import Convolution
+from tile.ops.image.im2col_windows import fits_descriptor
+from tile.ops.linear.configurations import PORTABLE, tiles
+
+# By pixels, filters and the inner axis: H200, tasks 1 to 5 and 7 of docs/results/paper.md,
+# 2026-11-26, and 64 images of 56 x 56 x 64; by tf32, the entry for 64 filters is not measured.
+HALF = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (ANY, 32, ANY): tiles(256, 32, 32, stages=4),
+            (256, ANY, ANY): tiles(64, 64, 128, stages=4),
+            (1024, ANY, ANY): tiles(64, 128, 64, stages=5),
+            (4096, ANY, ANY): tiles(128, 128, 64, stages=4),
+            (ANY, 64, ANY): tiles(128, 64, 64, warps=8),
+            (ANY, 128, ANY): tiles(128, 128, 64, stages=4),
+            (ANY, ANY, ANY): tiles(128, 128, 64),
+        }
+    },
+)
+ROUNDED = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (ANY, 32, ANY): tiles(256, 32, 32),
+            (256, ANY, ANY): tiles(64, 128, 32, stages=4),
+            (1024, ANY, ANY): tiles(128, 128, 32, stages=4),
+            (ANY, 64, ANY): tiles(128, 64, 32, stages=4),
+            (4096, ANY, ANY): tiles(128, 128, 32, warps=8, stages=4),
+            (ANY, 128, ANY): tiles(128, 128, 32, warps=8, stages=4),
+            (ANY, ANY, ANY): tiles(128, 256, 32, warps=8),
+        }
+    },
+)
+
+
+def im2col_configuration(conv: Convolution, phases: int = 1) -> Configuration | None:
+    """Return a configuration for pixels and filters that TMA copies; None if it cannot.
+
+    The windows go to the right and below (`ahead`). phases: convolutions as this in one launch.
+    """
+    image, filters = conv.x, conv.filters
+    values = image.value, filters.value
+    operands = [op for op in conv.call.operands if any(op.value is value for value in values)]
+    half, rounded = operands[0].dtype.itemsize == 2, conv.precision == "tf32"
+    table = HALF if half else ROUNDED if operands[0].dtype == F32 and rounded else None
+    _, r, s, channels = filters.shape
+    contiguous = filters.strides[3] == 1 or (filters.strides[0] == 1 and half)
+    if table is None or image.strides[3] != 1 or not contiguous or image.start or not r * s:
+        return None
+    pixels, *others = conv.sizes
+    config = table.select(conv.call.backend, phases * pixels, *others)
+    fits = (
+        channels % config["BLOCK_K"] == 0
+        and fits_descriptor(replace(conv.windows, count=(r, s)), image, conv.out)
+        and conv.call.describes(*operands)
+    )
+    return config if fits else None
