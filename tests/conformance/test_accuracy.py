@@ -65,6 +65,8 @@ def test_functions_are_as_accurate_as_stated(device: Device, defn: OpDef) -> Non
     low, high = defn.domain or EVERYWHERE
     inside = (x >= low) & (x <= high)
     assert_close(y[inside], wanted[inside], defn.ulp, defn.name)
-    # Elsewhere among the special numbers, results that are not finite are the same.
-    ends = ~np.isfinite(x) | ~np.isfinite(wanted)
+    # Results that are not finite are the same; limits at infinities have the function's error, as
+    # PoCL has 0.99999994 for tanh on some processors.
+    ends, limits = ~np.isfinite(wanted), ~np.isfinite(x) & np.isfinite(wanted)
     assert_close(y[ends], wanted[ends], 0, f"{defn.name} of {x[ends]}")
+    assert_close(y[limits], wanted[limits], defn.ulp, f"{defn.name} of {x[limits]}")
