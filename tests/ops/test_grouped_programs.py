@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ import tile.ops
 from tile.ops.linear import grouped_programs, grouped_wgrad_programs
 from tile.ops.linear.grouped_matmul import grouped_matmul_reference
 from tile.ops.linear.grouped_matmul_wgrad import grouped_matmul_wgrad_reference
+from tile.runtime.jit import JITFunction
 
 SIZES = [(64, 32), (5, 0, 91), (0, 33, 31, 0, 132), (128,), (0, 0)]
 
@@ -19,7 +22,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record the names of the launches."""
     names: list[str] = []
 
-    def launch(kernel, grid):  # type: ignore[no-untyped-def]
+    def launch(kernel: JITFunction[..., Any], grid: tuple[int, ...]) -> Any:
         names.append(kernel.__name__)
         return kernel[grid]
 
