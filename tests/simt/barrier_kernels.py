@@ -317,7 +317,7 @@ kernel(
     %pc = convert_layout %p : tile<8x8xptr<f32>, #columns>
     store %pc, %y
     """,
-    3,
+    1,
 )
 kernel(
     "memory stored and loaded again, in one layout and in another",

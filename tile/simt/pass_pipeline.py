@@ -48,6 +48,8 @@ MEMORY = (
     "find-blocks",
     "check-blocks",
     "infer-eviction-priorities",
+    "unroll",
+    "fold-ranges",
 )
 LAYOUT = ("transpose-dots", "assign-layouts", "remove-conversions", "hoist-loads", "decompose")
 SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
@@ -85,6 +87,7 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
         "target": target,
         "keep_blocks": target.has_tma,
         "simd_width": target.simd_width,
+        "limit": target.tuning.unrolled_iterations,
     }
     chosen |= {"invariant_loads": target.invariant_loads, **options}
     if "tile_sizes" in chosen:
@@ -100,6 +103,8 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
     unknown = set(chosen).difference(*(item.options for item in passes))
     if unknown:
         raise ArgumentTypeError(f"the lowering has no option {min(unknown)!r}")
+    if "tile_sizes" in chosen:  # their names number operations, of which unrolling makes more
+        return [item for item in passes if item.defn.name != "unroll"]
     return passes
 
 

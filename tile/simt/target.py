@@ -136,6 +136,11 @@ class SimtTarget:
                     f"{name} of target {self.name} take warps of 32, not of {self.warp_size}"
                 )
 
+    @property
+    def spare_shared_bytes(self) -> int:
+        """The shared memory that may be spent to save barriers."""
+        return self.shared_bytes // self.tuning.resident_programs
+
     def has_mma(self, shape: MmaShape, element: Scalar) -> bool:
         """Return True if there is an mma instruction of a shape for operands of an element."""
         fitting = shape in self.mma_shapes and shape.bits == element.bits

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tile.ir.core import Operation
+from tile.ir.op_definition import Trait
 from tile.measured import constant
 
 
@@ -16,6 +18,11 @@ class TuningConstants:
 
     Costs are in instructions of a thread, unless another unit is named.
     """
+
+    # -- loops
+
+    # Loops without dots of at most this many iterations are unrolled fully.
+    unrolled_iterations: int = constant(4, "docs/notes/rows.md#loops-of-a-few-iterations")
 
     # -- layouts
 
@@ -73,9 +80,9 @@ class TuningConstants:
 
     # -- registers
 
-    # Register bits in which a thread gathers partial results of a reduction; further bits go to
-    # lanes that hold copies, if there are any.
-    gathered_bits: int = constant(3)
+    # A thread gathers partial results of a reduction in registers while loading and combining them
+    # takes at most so many instructions; the rest go to lanes that hold copies, if there are any.
+    gathered_instructions: int = constant(16, "docs/notes/rows.md#loops-of-a-few-iterations")
     # A tile of more than this many times all registers of a thread is refused as a mistake. One
     # that is smaller spills.
     max_oversubscription: int = constant(4)
@@ -146,6 +153,11 @@ class TuningConstants:
     ordered_warpgroups: bool = constant(
         False, "docs/notes/scheduling.md: H200, 2026-11-26: .99 to 1.01 of the time without"
     )
+
+    def op_cost(self, op: Operation) -> int:
+        """Return the cost of an operation on one element."""
+        is_long = op.defn.family == "math" or op.has_trait(Trait.DIVISION)
+        return self.long_op_cost if is_long else 1
 
 
 TUNING = TuningConstants()

@@ -23,6 +23,7 @@ from tile.transforms import (
     expand_inline_asm,
     find_blocks,
     fold,
+    fold_ranges,
     infer_eviction_priorities,
     infer_readonly,
     inline,

@@ -7,6 +7,7 @@ from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import constant_of, iterations
 from tile.ir.expressions import Expression, unsigned
 from tile.ir.module import Module
+from tile.ir.op_definition import Trait
 from tile.ir.ops import arith, control
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
@@ -19,7 +20,8 @@ def unroll(module: Module, *, limit: int = 0) -> None:
     """Unroll loops by their `unroll` factor, and fully those with at most `limit` iterations.
 
     A loop with a factor becomes an unrolled loop and a remainder loop; its step must be a constant.
-    A loop whose constant trip count is at most its factor is unrolled fully.
+    A loop whose constant trip count is at most its factor is unrolled fully. `limit` concerns loops
+    without dots and without loops in them: the others are pipelined, or long.
 
         for %i = %a to %n step %c1 {              for %i = %a to %m step %c2 {
           store %p, %i                              store %p, %i
@@ -34,8 +36,9 @@ def unroll(module: Module, *, limit: int = 0) -> None:
     """
     for function in module:
         loops = [op for op in function.walk() if op.defn is control.for_]
-        for loop in reversed(loops):  # those inside first
-            _unroll(loop, limit)
+        limits = [limit if _is_simple(loop) else 0 for loop in loops]
+        for loop, most in zip(reversed(loops), reversed(limits), strict=True):  # those inside first
+            _unroll(loop, most)
 
 
 def _unroll(loop: Operation, limit: int) -> None:
@@ -45,6 +48,12 @@ def _unroll(loop: Operation, limit: int) -> None:
         unroll_fully(loop, numbers)
     elif factor > 1 and step:
         unroll_by(loop, factor, int(step), numbers)
+
+
+def _is_simple(loop: Operation) -> bool:
+    """Return True for a loop without dots and without loops in it."""
+    body = loop.regions[0].walk()
+    return not any(op.has_trait(Trait.DOT) or op.has_trait(Trait.LOOP) for op in body)
 
 
 def unroll_fully(loop: Operation, numbers: range) -> None:

@@ -19,7 +19,7 @@ from tile.errors import BackendError
 # a function with barriers, and one an `fma` of f16 that was rounded twice. One ended the process: its
 # work-groups need more stack than a thread has by default. One carried a value out of a loop whose test
 # LLVM splits into two.
-BRANCHES = [41204, 41284, 41327, 41763, 42518]
+BRANCHES = [41204, 41284, 41327, 41763]
 VECTORIZED = [40181, 41996, 42706]
 MAGNITUDE = 40795
 EXIT_TEST = 322431

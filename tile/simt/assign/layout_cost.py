@@ -35,8 +35,7 @@ SECTOR = 32  # bytes of a sector, the smallest transfer of global memory
 
 def op_cost(op: Operation, layout: LinearLayout, tuning: TuningConstants) -> int:
     """Return the cost of an operation on a tile in a layout, replicated elements included."""
-    is_long = op.defn.family == "math" or op.has_trait(Trait.DIVISION)
-    return (tuning.long_op_cost if is_long else 1) << layout.in_bits(REGISTER)
+    return tuning.op_cost(op) << layout.in_bits(REGISTER)
 
 
 def conversion_cost(

@@ -159,8 +159,7 @@ def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     for function in reversed(graph.bottom_up()):
         base = bases.get(function, 0)
         buffers, calls = _in_order(function)
-        spare = target.shared_bytes // target.tuning.resident_programs
-        plan = _side_by_side(buffers, base, base + spare)
+        plan = _side_by_side(buffers, base, base + target.spare_shared_bytes)
         if plan.peak > target.shared_bytes:
             _refuse(function, _allocate(buffers, base), base, target)
         for buffer, at in plan.offsets.items():

@@ -214,7 +214,7 @@ def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
         return
     cut = find_split(src, dst) if tile_bytes(src, bits) > conversion_limit(target) else None
     if cut is None:
-        _through(op, plan.layout)
+        _through(op, plan.layout, target)
         return
     for half in split_conversion(op, cut):
         _convert(half, target, one)
@@ -226,7 +226,7 @@ def _exchange(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
     if mask is not None:
         (value,) = op.inputs
         bits = value.type.element.storage_bits
-        _through(op, _same(layout_of(value), bits, target.banks), mask)
+        _through(op, _same(layout_of(value), bits, target.banks), target, mask)
 
 
 def exchange_bytes(op: Operation, target: SimtTarget) -> int:
@@ -260,11 +260,30 @@ def mask_within(layout: LinearLayout, mask: tuple[int, ...], names: tuple[str, .
     return span.image(moved) is not None
 
 
-def _through(op: Operation, shared: LinearLayout, mask: tuple[int, ...] = ()) -> None:
-    """Store the operand, and load it as the result."""
-    build = LayoutBuilder.before(op)
-    mem = build.store(op.inputs[0], shared)
-    op.replace_by([build(ops.shared.local_load, mem, mask=mask, result=op.result.type)])
+def _through(
+    op: Operation, shared: LinearLayout, target: SimtTarget, mask: tuple[int, ...] = ()
+) -> None:
+    """Store the operand, and load it as the result.
+
+    A small tile is stored before the loads in front of the operation: they share a barrier.
+    """
+    (value,) = op.inputs
+    first = op
+    if tile_bytes(shared, value.type.element.storage_bits) <= target.spare_shared_bytes:
+        first = _first_load(op)
+    mem = LayoutBuilder.before(first).store(value, shared)
+    result = op.result.type
+    op.replace_by([LayoutBuilder.before(op)(ops.shared.local_load, mem, mask=mask, result=result)])
+
+
+def _first_load(op: Operation) -> Operation:
+    """Return the first of the loads in a row before an operation that none of its operands is."""
+    first = op
+    while (load := first.prev) is not None and load.defn is ops.shared.local_load:
+        if load.result in op.inputs:
+            break
+        first = load
+    return first
 
 
 @lru_cache(maxsize=1024)

@@ -132,7 +132,8 @@ def nearer(layout: LinearLayout, axis: int, shuffles: bool, gathered_bits: int) 
     idle = [(LANE, index) for index, column in enumerate(ins[LANE]) if not column]
     if not shuffles:
         idle += [(WARP, index) for index, column in enumerate(ins[WARP]) if not column]
-    in_registers = min(bits, max(1, gathered_bits - len(ins[REGISTER])))
+    least = 0 if shuffles else 1
+    in_registers = min(bits, max(least, gathered_bits - len(ins[REGISTER])))
     in_registers = max(in_registers, bits - len(idle))
     new = [unit << shift for unit in units(bits)]
     ins[REGISTER][:0] = new[:in_registers]

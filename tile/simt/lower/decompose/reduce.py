@@ -297,9 +297,18 @@ def reduce_along(
         cut = 1 << len(far), 1 << len(near)
         xs = [permute_and_split(b, x, axis, (*near, *far), cut) for x in xs]
         xs = b.op(reduce_ops.reduce_region, *xs, axis=axis, regions=[region()]).results
-    gathered_bits = target.tuning.gathered_bits
-    gathered = nearer(layout_of(xs[0]), axis, target.shuffles, gathered_bits)
+    gathered = nearer(layout_of(xs[0]), axis, target.shuffles, gathered_bits(region(), target))
     return reduce_along(b, [b.convert(x, gathered) for x in xs], axis, region, target)
+
+
+def gathered_bits(region: Block, target: SimtTarget) -> int:
+    """Return the number of register bits in which a thread gathers partial results.
+
+    All threads repeat what is combined in registers; shuffles share it, and take longer.
+    """
+    loads = len(region.args) // 2
+    combine = sum(target.tuning.op_cost(op) for op in region if not op.defn.terminator)
+    return max(1, target.tuning.gathered_instructions // (loads + combine)).bit_length() - 1
 
 
 def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
@@ -335,7 +344,7 @@ class _Scan:
         self.region = region
         self.reverse = reverse
         self.shuffles = target.shuffles
-        self.gathered_bits = target.tuning.gathered_bits
+        self.gathered_bits = gathered_bits(region(), target)
 
     def scan_along(self, xs: Sequence[Value], axis: int) -> list[Value]:
         """Return the scan along an axis, in any layout."""
