@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.simt.kernels import KERNELS
-from tests.simt.synchronization import FAULTS, lowered, without_each
+from tests.simt.synchronization import lowered
 from tests.simt.test_warp_specialize import FAULTS as PRODUCER_FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import DeadlockError, ExecutionError, WgmmaInFlightError
@@ -21,63 +21,28 @@ from tile.ir.ops import control, math, memory
 from tile.simt.ops import order, tma, wgmma
 from tile.simt.target import WGMMA
 
-DEFERRING = replace(WGMMA, tuning=replace(WGMMA.tuning, deferred_dots=True))
-
 
 def waits(module: Module) -> list[int]:
     return [op["pending"] for op in module.walk() if op.defn is wgmma.wgmma_wait]
 
 
-@pytest.mark.parametrize("stages", [3, 4])
-@pytest.mark.parametrize("name", ["attention", "attention_blocks"])
-def test_results_are_the_same(name: str, stages: int) -> None:
-    """Softmax waits for the first dot only; the second one, of the iteration before, goes on."""
-    kernel = KERNELS[name]
-    module = lowered(kernel, DEFERRING, 4, stages)
-    assert waits(module) == [0, 1, 0, 0]  # the first iteration, the loop, the last iteration
-    results = []
-    for each, target in ((lowered(kernel, WGMMA, 4, stages), WGMMA), (module, DEFERRING)):
-        arguments = kernel.arguments()
-        run_threads(each, target, 4, kernel.grid, arguments)
-        results.append(arguments[3])
-    assert np.array_equal(*results)
-
-
 def test_no_iteration() -> None:
-    """Nothing is waited for that nobody began."""
-    kernel = KERNELS["attention"]
-    module = lowered(kernel, DEFERRING, 4, 3)
+    """Nothing is waited for that nobody began: of arrays without rows, no block is loaded."""
+    kernel = KERNELS["attention_blocks"]
+    module = lowered(kernel, WGMMA, 4, 2, warp_specialize=True)
     arguments = kernel.arguments()
     arguments[4] = np.int32(0)
     with np.errstate(invalid="ignore"):
-        run_threads(module, DEFERRING, 4, kernel.grid, arguments)
-    rows = kernel.grid[0] * kernel.constants["N"]
-    assert np.isnan(arguments[3][:rows]).all()  # zeros divided by a sum of nothing
-
-
-@pytest.mark.parametrize("name", ["attention", "attention_blocks"])
-def test_each_wait_is_needed(name: str) -> None:
-    kernel = KERNELS[name]
-    missed = []
-    for removed, broken in without_each(lowered(kernel, DEFERRING, 4, 3)):
-        try:
-            run_threads(broken, DEFERRING, 4, kernel.grid, kernel.arguments())
-        except FAULTS[removed.defn]:
-            continue
-        missed.append((removed.defn, removed.parent))
-    assert missed == []
-
-
-def test_two_stages_are_too_few() -> None:
-    """The dot of the iteration before reads one stage, this iteration's another, copies a third."""
-    module = lowered(KERNELS["attention"], DEFERRING, 4, 2)
-    assert waits(module) == [0, 0]
-    assert not any(op.defn is control.if_ for op in module.walk())
+        run_threads(module, WGMMA, 4, kernel.grid, arguments)
+    assert not arguments[3].any()
 
 
 @pytest.mark.parametrize("stages", [2, 3])
-def test_results_with_a_producer_are_the_same(stages: int) -> None:
-    """Values are waited for and released an iteration later, too: two stages are enough."""
+def test_results_are_the_same(stages: int) -> None:
+    """Softmax waits for the first dot only; the second one, of the iteration before, goes on.
+
+    Values are waited for and released an iteration later, too: two stages are enough.
+    """
     kernel, results = KERNELS["attention_blocks"], []
     for producer, expected in ((False, [0, 0]), (True, [0, 1, 0, 0])):
         module = lowered(kernel, WGMMA, 4, stages, warp_specialize=producer)
@@ -138,7 +103,7 @@ def test_the_wait_for_a_dot_is_in_the_middle_of_the_exponentials() -> None:
     assert steps == [*ends, "exp2", "exp2", *release, "exp2"]
 
 
-ORDERED = replace(WGMMA, tuning=replace(WGMMA.tuning, deferred_dots=True, ordered_warpgroups=True))
+ORDERED = replace(WGMMA, tuning=replace(WGMMA.tuning, ordered_warpgroups=True))
 TWO_WARPGROUPS = replace(KERNELS["attention_blocks"], constants={"N": 128, "D": 16})
 
 

@@ -59,7 +59,6 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "address_registers": (32, OCCUPANCY),
     "overlap_registers": (8, OCCUPANCY),
     "enough_programs": (6, "docs/notes/attention.md"),
-    "deferred_dots": (False, "docs/notes/scheduling.md"),
     "ordered_warpgroups": (False, "docs/notes/scheduling.md"),
 }
 

@@ -230,10 +230,7 @@ class IndexForms:
         if isinstance(atom, Remainder):
             parts = (*atom.dividend.atoms(), *atom.divisor.atoms())
             return any(self.varies(loop, part) for part in parts)
-        if not isinstance(atom, Value):
-            return False
-        parent = atom.block.parent
-        return parent is not None and (parent is loop or loop in parent.ancestors())
+        return isinstance(atom, Value) and loop.defines(atom)
 
     # -- rules
 

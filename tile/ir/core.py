@@ -180,6 +180,11 @@ class Operation:
         """Return the operation of a block that is this one or contains it."""
         return next(op for op in (self, *self.ancestors()) if op.block is block)
 
+    def defines(self, value: Value) -> bool:
+        """Return True if a value is defined in a region of this operation, or nested in one."""
+        parent = value.block.parent
+        return parent is self or (parent is not None and self in parent.ancestors())
+
     def walk(self) -> Iterator[Operation]:
         """Yield this operation, then all operations nested in it, in program order."""
         yield self

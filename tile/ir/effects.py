@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.ir.core import Block, Operation, Value
+from tile.ir.core import Operation, Value
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import arith, control, program
 from tile.ir.ops.arith import Predicate
@@ -167,7 +167,7 @@ def _counts_to(loop: Operation, counter: Value, predicate: Predicate, bound: Val
         return False
     limit = _number(bound)
     step = _step(loop, counter.index)
-    if step is None or (limit is None and not _is_outside(loop, bound)):
+    if step is None or (limit is None and loop.defines(bound)):
         return False
     if predicate is Predicate.NE:  # counting by one passes every number, across the wrap too
         return abs(step) == 1
@@ -197,14 +197,6 @@ def _step(loop: Operation, index: int) -> int | None:
     if first is not body.args[index] or number is None:
         return None
     return int(number) if op.defn is arith.add else -int(number)
-
-
-def _is_outside(loop: Operation, value: Value) -> bool:
-    """Return True if the value is defined outside the loop."""
-    block: Block | None = value.block
-    while block is not None and block.parent is not loop:
-        block = None if block.parent is None else block.parent.block
-    return block is None
 
 
 def _is_extent(value: Value) -> bool:

@@ -143,13 +143,8 @@ class TuningConstants:
 
     # -- schedules
 
-    # A dot whose operand is computed from another dot of its iteration is issued an iteration
-    # later, so that it runs while threads compute that operand for the next dot: without producer
-    # warps, too.
-    deferred_dots: bool = constant(
-        False, "docs/notes/scheduling.md: H200, 2026-11-26: the fastest tiles do without"
-    )
-    # Warpgroups of a program with a producer issue such dots one after the other.
+    # Warpgroups of a program with a producer issue their dots one after the other, where one is
+    # deferred.
     ordered_warpgroups: bool = constant(
         False, "docs/notes/scheduling.md: H200, 2026-11-26: .99 to 1.01 of the time without"
     )

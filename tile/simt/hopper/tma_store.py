@@ -329,12 +329,7 @@ def _moves(store: Operation, loop: Operation) -> bool:
     """Return True if the index of a stored block is computed in each iteration of a loop."""
     rank = store["value"].type.rank
     index = store["ptr"].op.inputs[-rank:]
-    return any(_is_inside(value, loop) for value in index)
-
-
-def _is_inside(value: Value, loop: Operation) -> bool:
-    parent = value.block.parent
-    return parent is not None and (parent is loop or loop in parent.ancestors())
+    return any(map(loop.defines, index))
 
 
 def lower_loop_stores(stores: Iterable[TmaStore]) -> None:

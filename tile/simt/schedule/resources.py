@@ -188,7 +188,7 @@ class Resources:
         if producer:
             warps = _warps(dots)
             registers = [
-                self._consumer_registers(warps, programs)
+                self.consumer_registers(warps, programs)
                 for programs in range(1, self.programs(shared_bytes) + 1)
             ]
             return overlapped <= registers[0] and not any(
@@ -200,15 +200,12 @@ class Resources:
             == self.programs(shared_bytes, threads * waiting)
         )
 
-    def can_defer(self, dots: Sequence[Operation], *, producer: bool) -> bool:
-        """Return True if the last dot of a loop may run an iteration later.
+    def can_defer(self, dots: Sequence[Operation]) -> bool:
+        """Return True if the last dot of a loop with a producer may run an iteration later.
 
-        Its operand then takes registers besides all accumulators. A producer leaves them; without
-        one, co-resident programs overlap as well and take fewer (docs/notes/scheduling.md).
+        Its operand then takes registers besides all accumulators, which a producer leaves.
         """
-        if not producer:
-            return self.target.tuning.deferred_dots
-        return self._overlap(dots)[1] <= self._consumer_registers(_warps(dots), 1)
+        return self._overlap(dots)[1] <= self.consumer_registers(_warps(dots))
 
     def runs_alone(self, loop: Operation) -> bool:
         """Return True if the buffers of a loop leave no shared memory for a second program."""
@@ -223,9 +220,7 @@ class Resources:
         waiting = accumulators + tuning.address_registers
         return waiting, waiting + max(computed, default=0) + tuning.overlap_registers
 
-    def consumer_registers(
-        self, warps: int, tiles: int, instruction: int, shared_bytes: int
-    ) -> int:
+    def program_registers(self, warps: int, tiles: int, instruction: int, shared_bytes: int) -> int:
         """Return the registers of a thread of a program whose loads a producer issues.
 
         That is its part of what the producer leaves, with as many co-resident programs as shared
@@ -234,17 +229,13 @@ class Resources:
         tiles: the registers that a thread needs for tiles. instruction: those that it has at entry
             at least. shared_bytes: of one program.
         """
-        alone = self._consumer_registers(warps, 1)
+        alone = self.consumer_registers(warps)
         enough = min(tiles + self.target.tuning.other_registers, alone - REGISTER_STEP)
         for programs in range(self.programs(shared_bytes), 1, -1):
-            registers = self._consumer_registers(warps, programs)
+            registers = self.consumer_registers(warps, programs)
             if registers >= enough and self.at_entry(warps, programs) >= instruction:
                 return registers
         return alone
-
-    def left_by_producer(self, warps: int) -> int:
-        """Return the registers of a thread of a program of `warps` warps that is alone."""
-        return self._consumer_registers(warps, 1)
 
     def without_producer(self, warps: int) -> int:
         """Return the registers of a thread of a program of `warps` warps and no others."""
@@ -259,8 +250,10 @@ class Resources:
         threads = (warps + PRODUCER_WARPS) * self.target.warp_size
         return _whole_steps(self.target.register_file // programs // threads)
 
-    def _consumer_registers(self, warps: int, programs: int) -> int:
-        """Return the registers of a thread if so many programs are co-resident.
+    def consumer_registers(self, warps: int, programs: int = 1) -> int:
+        """Return the registers that a producer leaves to each thread of a program of some warps.
+
+        programs: the co-resident ones.
 
         setmaxnreg only moves those that a program has at entry, as many for each of its threads; it
         would wait for others forever.

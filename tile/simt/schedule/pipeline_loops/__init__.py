@@ -8,7 +8,6 @@ multi_buffer      multi-buffers in shared memory, whose layouts `buffer_layouts`
 iteration
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
 wgmma_overlap     wgmmas in flight across iterations, and dots that run an iteration later
-outer_loads       loads of a loop around, for wgmmas of inner loops
 warp_specialize   TMA loads in producer warps
 multicast         blocks that both programs of a cluster load
 """

@@ -15,7 +15,7 @@ transposed or reshaped view.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tile.ir.core import Operation, Value
@@ -58,6 +58,10 @@ class Reader:
         assert isinstance(ty, Tile)
         return ty
 
+    @property
+    def is_wgmma_operand(self) -> bool:
+        return self.op.has_trait(Trait.IN_FLIGHT) and is_multiplied(self.op, self.index)
+
     def before(self, layout: LinearLayout) -> LinearLayout:
         """Return the layout of the tile for which the operand has some layout."""
         for op in reversed(self.between):
@@ -84,13 +88,16 @@ class Reader:
                 op.erase()
 
 
-def _readers(value: Value, through: Collection[OpDef]) -> Iterator[Reader]:
-    """Yield the uses of a tile in its block, after operations of some kinds."""
+def _readers(value: Value, through: Collection[OpDef], *, nested: bool = False) -> Iterator[Reader]:
+    """Yield the uses of a tile in its block, after operations of some kinds.
+
+    nested: True for those in nested blocks, too.
+    """
     for user, index in list(value.uses):
-        if user.block is not value.block:
+        if user.block is not value.block and not nested:
             continue
         if user.defn in through:
-            for later in _readers(user.result, through):
+            for later in _readers(user.result, through, nested=nested):
                 yield replace(later, between=(user, *later.between))
         else:
             yield Reader(user, index)
@@ -120,30 +127,16 @@ def reads_slices(reader: Reader, target: SimtTarget) -> bool:
 
 def dot_operands(value: Value) -> list[Reader]:
     """Return the wgmma operands that a tile is used as, relabeled or as it is."""
-    return [
-        each
-        for each in _readers(value, _VIEWS)
-        if is_multiplied(each.op, each.index) and each.op.has_trait(Trait.IN_FLIGHT)
-    ]
+    return [each for each in _readers(value, _VIEWS) if each.is_wgmma_operand]
 
 
-def nested_operands(value: Value) -> list[Reader] | None:
+def nested_operands(value: Value) -> list[Reader]:
     """Return the wgmma operands that a tile is used as, in its block and in nested ones.
 
-    None if it has other uses.
+    None of them if it has other uses.
     """
-    readers: list[Reader] = []
-    for user, index in list(value.uses):
-        if user.defn in _VIEWS:
-            later = nested_operands(user.result)
-            if later is None:
-                return None
-            readers += [replace(each, between=(user, *each.between)) for each in later]
-        elif user.has_trait(Trait.IN_FLIGHT) and is_multiplied(user, index):
-            readers.append(Reader(user, index))
-        else:
-            return None
-    return readers
+    readers = list(_readers(value, _VIEWS, nested=True))
+    return readers if all(each.is_wgmma_operand for each in readers) else []
 
 
 def register_operand_dots(value: Value) -> frozenset[Operation]:
@@ -158,29 +151,23 @@ def operand_uses(readers: Iterable[Reader]) -> set[tuple[Operation, int]]:
     return {(each.op, each.index) for each in readers}
 
 
-def operand_buffer_layout(value: Value, major: int) -> LinearLayout | None:
+def operand_buffer_layout(operands: Iterable[Reader], major: int) -> LinearLayout | None:
     """Return the layout of a buffer from which the first possible wgmma can read a tile.
 
     None if no wgmma can. major: the axis along which the buffer's elements are contiguous.
     """
-    layouts = (_buffer_layout(operand, major) for operand in dot_operands(value))
+    layouts = (_buffer_layout(operand, major) for operand in operands)
     return next((layout for layout in layouts if layout is not None), None)
 
 
-def operands_readable_from(value: Value, layout: LinearLayout) -> list[Reader]:
+def readable_from(operands: Iterable[Reader], layout: LinearLayout) -> list[Reader]:
     """Return the operands that wgmmas can read from a buffer of the tile in a layout."""
     axes = range(len(layout.outs))
     return [
         operand
-        for operand in dot_operands(value)
+        for operand in operands
         if any(_buffer_layout(operand, axis) == layout for axis in axes)
     ]
-
-
-def common_buffer_layout(readers: Sequence[Reader], major: int) -> LinearLayout | None:
-    """Return the layout of a buffer that several wgmmas read; None if there is none."""
-    layouts = {_buffer_layout(reader, major) for reader in readers}
-    return layouts.pop() if len(layouts) == 1 else None
 
 
 def _buffer_layout(reader: Reader, major: int) -> LinearLayout | None:
@@ -205,7 +192,7 @@ def read_from_buffer(load: Operation, stage: Value) -> None:
     """
     value, ty = load.result, shared_of(stage.type)
     assert isinstance(ty.layout, LinearLayout)
-    read_operands(operands_readable_from(value, ty.layout), stage)
+    read_operands(readable_from(dot_operands(value), ty.layout), stage)
     build = LayoutBuilder.before(load)
     tiles: dict[LinearLayout, Value] = {}
 

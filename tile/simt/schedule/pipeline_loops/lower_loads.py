@@ -63,14 +63,11 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     TMA loads complete on mbarriers, other copies in commit groups. If all copies are TMA loads,
     they are issued after the first wgmma of an iteration.
     """
-    loop, stages, free = plan.loop, plan.stages, 1
+    loop = plan.loop
     (body,) = loop.regions
     in_flight = find_in_flight(loop, plan.async_loads, resources, plan.double_buffered)
     completed = None if in_flight is None else schedule_in_flight(in_flight, schedule)
     point = completed or _after_first_wgmma(plan)
-    if in_flight is not None and in_flight.deferred is not None and stages > 2:
-        free = 2  # the dot of the iteration before still reads a stage
-        in_flight.deferred.schedule(schedule)
     build = LayoutBuilder.before(loop)
     tma = tuple(load for load in plan.async_loads if load.tma)
     cp_async = tuple(load for load in plan.async_loads if not load.tma)
@@ -85,7 +82,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         issued = channel.issue(top, loads, addresses, iteration)
         if loads is cp_async:
             issued = [*indices, *issued]
-        early = issue_stage(loads[0].issue, stages, free)
+        early = issue_stage(loads[0].issue, plan.stages, free=1)
         schedule.add(point, Rank.COPIES, early, issued)
     waits = [channel.wait(top, iteration) for channel in channels]
     schedule.add(Point(), Rank.WAITS, 0, waits)

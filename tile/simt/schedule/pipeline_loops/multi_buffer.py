@@ -21,7 +21,11 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.buffer_readers import operands_readable_from
+from tile.simt.schedule.pipeline_loops.buffer_readers import (
+    Reader,
+    dot_operands,
+    readable_from,
+)
 from tile.simt.schedule.shared_memory import align_up
 from tile.transforms.region_utils import add_loop_carried
 
@@ -55,6 +59,11 @@ class BufferedLoad:
         return Shared(self.tile.dims, self.tile.of, self.layout, self.stages)
 
     @property
+    def operands(self) -> list[Reader]:
+        """The wgmma operands that read the buffer itself."""
+        return readable_from(dot_operands(self.load.result), self.layout)
+
+    @property
     def stage_bytes(self) -> int:
         """The size of a stage, in bytes."""
         return self.buffer.bytes // self.stages
@@ -62,8 +71,7 @@ class BufferedLoad:
     @property
     def bytes(self) -> int:
         """The shared memory that the buffer takes, in bytes."""
-        operands = operands_readable_from(self.load.result, self.layout)
-        alignment = SWIZZLE_ALIGNMENT if operands else MULTI_BUFFER_ALIGNMENT
+        alignment = SWIZZLE_ALIGNMENT if self.operands else MULTI_BUFFER_ALIGNMENT
         return align_up(self.buffer.bytes, alignment)
 
     def allocate(self, build: LayoutBuilder) -> Value:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tile.analysis.uniformity import SOURCES, Variation, uniformity
-from tile.ir.core import Block, Function, Operation, Value, clone
+from tile.ir.core import Function, Operation, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.expressions import Expression, is_before
 from tile.ir.ops import arith, program
@@ -191,16 +191,8 @@ class LoopPair:
             if self.peers.is_same(value):
                 continue
             peer = self.peers.of(value)
-            inside = any(_is_in(x, self.loop.regions[0]) for x in (value, peer, same))
+            inside = any(map(self.loop.defines, (value, peer, same)))
             at = build if inside else LayoutBuilder.before(self.loop)
             equal = at(arith.cmp, value, peer, predicate=Predicate.EQ)
             same = at(arith.and_, same, equal)
         return same
-
-
-def _is_in(value: Value, block: Block) -> bool:
-    """Return True if a value is defined in a block, or in a region inside it."""
-    inner: Block | None = value.block
-    while inner is not None and inner is not block:
-        inner = None if inner.parent is None else inner.parent.block
-    return inner is block

@@ -28,20 +28,22 @@ from tile.simt.schedule.dot_slices import tile_of
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     Reader,
-    common_buffer_layout,
     conversions,
     converted_layout,
     dot_operands,
     nested_operands,
     operand_buffer_layout,
     operand_uses,
+    readable_from,
     reads_slices,
     register_operand_dots,
 )
 from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
-from tile.simt.schedule.pipeline_loops.outer_loads import OuterLoad, complete_in_loops
-from tile.simt.schedule.pipeline_loops.wgmma_overlap import double_buffered
+from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
+    completes_in_block,
+    double_buffered,
+)
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.shared_memory import (
     BufferRead,
@@ -276,31 +278,30 @@ class LoopPlanner:
         threads' writes to global memory, nor with writes of other programs that threads have
         observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads.
         """
-        tile = load.result.type
-        layout = operand_buffer_layout(load.result, major=tile.rank - 1)
-        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
-            return None
-        return self.tma_block(load, layout)
+        return self.tma_operand(load, dot_operands(load.result))
 
-    def outer_loads(self, plans: Sequence[LoopPlan]) -> list[OuterLoad]:
+    def outer_loads(self, plans: Sequence[LoopPlan]) -> list[BufferedLoad]:
         """Return the TMA loads of the loops around some, of tiles that wgmmas in these read."""
         around = dict.fromkeys(plan.loop.parent for plan in plans)
         loops = [loop for loop in around if loop is not None and loop.defn is control.for_]
-        return [
-            OuterLoad(loop, load)
-            for loop in loops
-            for load in _not_none(map(self.outer_load, loop.regions[0]))
-        ]
+        return _not_none(self.outer_load(op) for loop in loops for op in loop.regions[0])
 
     def outer_load(self, load: Operation) -> BufferedLoad | None:
         """Return the TMA load of a tile that wgmmas in inner loops read; None if there is none."""
-        if not _is_candidate(load) or load.parent is None:
+        if not _is_candidate(load):
             return None
         readers = nested_operands(load.result)
-        if not readers or not complete_in_loops(readers, load.parent):
+        inside = all(each.op.block is not load.block for each in readers)
+        if not inside or not all(completes_in_block(each.op) for each in readers):
             return None
+        outer = self.tma_operand(load, readers)
+        whole = outer is not None and readable_from(readers, outer.layout) == readers
+        return outer if whole else None
+
+    def tma_operand(self, load: Operation, readers: Sequence[Reader]) -> BufferedLoad | None:
+        """Return the TMA load of a descriptor block to a buffer that wgmmas read, or None."""
         tile = load.result.type
-        layout = common_buffer_layout(readers, major=tile.rank - 1)
+        layout = operand_buffer_layout(readers, major=tile.rank - 1)
         if layout is None or block_strips(layout, tile.element.storage_bits) is None:
             return None
         return self.tma_block(load, layout)
@@ -374,7 +375,7 @@ class LoopPlanner:
         vectors = copy_vector(source, pointers, mask_info, itemsize, self.target.cp_async_bytes)
         if vectors is None:
             return None
-        operand = operand_buffer_layout(load.result, vectors[0])
+        operand = operand_buffer_layout(dot_operands(load.result), vectors[0])
         if operand is not None:
             return BufferedLoad(load, operand, shared.local_cp_async)
         readers, banks = conversions(load.result), self.target.banks
@@ -391,8 +392,9 @@ class LoopPlanner:
     def shared_load(self, load: Operation) -> BufferedLoad | None:
         """Return the buffer through which a load's tile goes; None if it needs no shared memory."""
         source, target, readers = layout_of(load.result), self.target, conversions(load.result)
-        if dot_operands(load.result):
-            operand = operand_buffer_layout(load.result, contiguous_axis(source))
+        operands = dot_operands(load.result)
+        if operands:
+            operand = operand_buffer_layout(operands, contiguous_axis(source))
             if operand is not None:
                 return BufferedLoad(load, operand)
         bits = load.result.type.element.storage_bits

@@ -29,6 +29,7 @@ whose addresses need a tile, or something that only the program can compute, sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -46,14 +47,21 @@ from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS, warp_specialize
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
+    nested_operands,
+    operand_uses,
+    read_operands,
     register_operand_dots,
 )
 from tile.simt.schedule.pipeline_loops.channels import Pair, TmaChannel, block_pointers_of
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
-from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, count_through, in_stages
+from tile.simt.schedule.pipeline_loops.multi_buffer import (
+    BufferedLoad,
+    count_through,
+    in_stages,
+    stage,
+)
 from tile.simt.schedule.pipeline_loops.multicast import CannotMulticastError, LoopPair, Pairing
-from tile.simt.schedule.pipeline_loops.outer_loads import OuterLoad
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
@@ -67,7 +75,7 @@ from tile.simt.schedule.resources import (
     Resources,
     pressure,
 )
-from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead
+from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead, align_up
 from tile.tracebacks import warn
 from tile.transforms.dce import dependences, retain
 
@@ -150,7 +158,7 @@ class Specialized:
         live = liveness(self.partition.function)
         tiles = max(pressure(loop, live, resources.target) for loop in loops)
         instruction = _instruction_registers(self.partition.function)
-        registers = resources.consumer_registers(self.warps, tiles, instruction, self.bytes)
+        registers = resources.program_registers(self.warps, tiles, instruction, self.bytes)
         self.partition.attributes["registers"] = PRODUCER_REGISTERS, registers
 
 
@@ -160,7 +168,7 @@ def specialize(
     stores: Sequence[TmaStore],
     resources: Resources,
     schedules: Mapping[Operation, LoopSchedule],
-    outer_loads: Sequence[OuterLoad] = (),
+    outer_loads: Sequence[BufferedLoad] = (),
     repeatable: frozenset[Operation] = frozenset(),
     *,
     fewer_stages: bool,
@@ -171,7 +179,9 @@ def specialize(
     stores: the stores in loops that overlap with what follows then, in strips as wide as costs no
         stage.
     schedules: of the loops, which get what `expand-schedules` moves.
-    outer_loads: loads of the loops around, which the producer issues as well if it can.
+    outer_loads: loads of the loops around, whose tiles wgmmas of inner loops read. The producer
+        issues them as well if it can, into channels of one stage: while the program ends the
+        iteration before, once that has left its inner loops.
     repeatable: the loads of scalars that it may do as well.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
@@ -186,9 +196,12 @@ def specialize(
     _check_nesting(function, loops)
     loads = [load for plan in plans for load in plan.async_loads]
     repeated = _check_scalar(function, loads, plans, repeatable)
-    scalar = {each: _repeated(function, each, plans, repeatable) for each in outer_loads}
-    outer_loads = [each for each in outer_loads if scalar[each] is not None]
-    repeated = repeated.union(*[scalar[each] or () for each in outer_loads])
+    computable: list[BufferedLoad] = []
+    for each in outer_loads:
+        with suppress(CannotSpecializeError):
+            repeated |= _check_scalar(function, [each], plans, repeatable)
+            computable.append(each)
+    outer_loads = computable
     warps = _warps(loops[0])
     needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
     if needed > at_entry:
@@ -197,7 +210,7 @@ def specialize(
             f"warps have {at_entry} at entry",
             plans[0].loop,
         )
-    tiles, left = _tile_registers(function, plans, resources), resources.left_by_producer(warps)
+    tiles, left = _tile_registers(function, plans, resources), resources.consumer_registers(warps)
     if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
         raise CannotSpecializeError(
             f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to each "
@@ -234,9 +247,10 @@ def specialize(
         for key, group in _groups(loops).items()
     }
     channels = {each.loop: [made[key] for key in each.groups] for each in loops}
-    by_outer = {TmaChannel(build, [each.load], readers=warps): each for each in outer_loads}
+    by_outer = {TmaChannel(build, [each], readers=warps): each for each in outer_loads}
     for channel, outer in by_outer.items():
-        channels.setdefault(outer.loop, []).append(channel)
+        assert outer.load.parent is not None
+        channels.setdefault(outer.load.parent, []).append(channel)
     build.op(wgmma.fence_proxy_async)
     ready = build.op(memory.barrier)
     start = dict.fromkeys(chain(*channels.values()), build.constant(0, I32))
@@ -250,7 +264,7 @@ def specialize(
             issued.extend(_lower(by_loop[loop], own, at, schedule, pair, ordered=ordered))
         for channel in channels[loop]:
             if channel in by_outer:
-                issued.extend(by_outer[channel].lower(channel, at[channel]))
+                issued.extend(_lower_outer(by_outer[channel], channel, at[channel]))
 
     ordered = resources.target.tuning.ordered_warpgroups and warps > WARPGROUP_WARPS
     count_through(function.body, channels, start, visit)
@@ -337,35 +351,19 @@ def _other_bytes(
     function: Function,
     loops: Sequence[SpecializedLoop],
     stores: Sequence[TmaStore],
-    outer_loads: Sequence[OuterLoad],
+    outer_loads: Sequence[BufferedLoad],
     resources: Resources,
 ) -> int:
     """Return the bytes that the kernel takes besides the channels of `loops`, while these live."""
     reads: set[BufferRead] = {read for each in loops for read in each.plan.buffer_reads}
-    reads.update(*[each.buffer_reads for each in outer_loads])
+    reads.update(*[operand_uses(nested_operands(each.load.result)) for each in outer_loads])
     reads |= {store.conversion for store in stores if store.conversion is not None}
     # Mbarriers and buffers are aligned, which may cost some bytes each.
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
     buffers = [store.bytes for store in stores if store.op.defn is memory.store]
     padding += sum(buffers) + SWIZZLE_ALIGNMENT * len(stores)
-    padding += sum(each.bytes for each in outer_loads)
+    padding += sum(align_up(each.bytes) + 2 * ALIGNMENT for each in outer_loads)
     return resources.shared.taken_until(function, [each.loop for each in loops], reads) + padding
-
-
-def _repeated(
-    function: Function,
-    outer: OuterLoad,
-    plans: Sequence[LoopPlan],
-    repeatable: frozenset[Operation],
-) -> frozenset[Operation] | None:
-    """Return the loads of scalars for the address of a load of a loop around.
-
-    None if a producer cannot compute it.
-    """
-    try:
-        return _check_scalar(function, [outer.load], plans, repeatable)
-    except CannotSpecializeError:
-        return None
 
 
 def _check_scalar(
@@ -462,8 +460,8 @@ def _lower(
         iteration = at[channel]
         issued += channel.issue(top, group.loads, addresses, iteration, pair)
         stages = channel.replace_loads(group.loads, iteration)
-        readers = {op.within(body) for stage in stages for op in _readers(stage)}
-        in_order = [op for op in body if op in readers]
+        in_order = _in_body(body, chain.from_iterable(map(_readers, stages)))
+        readers = {*in_order}
         wait = channel.wait(LayoutBuilder.before(in_order[0]), iteration)
         if each.in_flight is not None and not readers.isdisjoint(leading):
             schedule.add(each.in_flight.point, Rank.LEADING, 0, [wait])
@@ -514,8 +512,27 @@ def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]
 
 def _after_last(block: Block, ops: Iterable[Operation]) -> LayoutBuilder:
     """Return a builder after the last operation of a block that has one of `ops`."""
-    within = {op.within(block) for op in ops}
-    return LayoutBuilder.after([op for op in block if op in within][-1])
+    return LayoutBuilder.after(_in_body(block, ops)[-1])
+
+
+def _lower_outer(load: BufferedLoad, channel: TmaChannel, at: Value) -> list[Operation]:
+    """Make wgmmas of inner loops read a channel of the loop around; return what issues the load."""
+    body, build = load.load.block, LayoutBuilder.before(load.load)
+    assert body is not None
+    issued = channel.issue(build, [load], {}, at)
+    target = stage(build, channel.buffers[0], at)
+    readers = nested_operands(load.load.result)
+    read_operands(readers, target)
+    in_order = _in_body(body, [reader.op for reader in readers])
+    channel.wait(LayoutBuilder.before(in_order[0]), at)
+    channel.release(LayoutBuilder.after(in_order[-1]), at)
+    return issued
+
+
+def _in_body(body: Block, ops: Iterable[Operation]) -> list[Operation]:
+    """Return the operations of a body that are some, or contain them, in order."""
+    within = {op.within(body) for op in ops}
+    return [op for op in body if op in within]
 
 
 def _readers(stage: Value) -> Iterator[Operation]:
@@ -537,9 +554,6 @@ def _release_point(
     if group.behind:
         assert completed is not None and completed.op is not None and completed.after
         return completed.op
-    last: set[Operation] = set()
-    for op in readers:
-        last.add(op)
-        if op.defn is wgmma.wgmma:
-            last |= {user.within(body) for user in op.result.users}
-    return [op for op in body if op in last][-1]
+    dots = [op for op in readers if op.defn is wgmma.wgmma]
+    waits = chain.from_iterable(dot.result.users for dot in dots)
+    return _in_body(body, [*readers, *waits])[-1]

@@ -71,7 +71,6 @@ from tile.simt.schedule.async_ops import LATENCIES
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
     operand_uses,
-    operands_readable_from,
     register_operand_dots,
 )
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
@@ -265,9 +264,7 @@ def find_in_flight(
     double_buffered: operands that get two buffers.
     producer: True if producer warps issue the loads.
     """
-    in_buffers = operand_uses(
-        chain(*[operands_readable_from(each.load.result, each.layout) for each in async_loads])
-    )
+    in_buffers = operand_uses(chain(*[each.operands for each in async_loads]))
     dots = _wgmmas(loop)
     if _all_loop_carried(loop, in_buffers | {*double_buffered}):
         loaded = [register_operand_dots(each.load.result) for each in async_loads]
@@ -278,7 +275,8 @@ def find_in_flight(
         return None
     deferred, last = None, dots[-1]
     waits_for_threads = last in stable and last not in leading and not _is_loop_carried(last)
-    if waits_for_threads and resources.can_defer(dots, producer=producer):
+    # Without a producer, co-resident programs overlap as well and take fewer registers.
+    if producer and waits_for_threads and resources.can_defer(dots):
         deferred = find_deferred_dot(last, leading[-1])
     if deferred is None and not resources.overlap_is_free(loop, dots, producer=producer):
         return InFlightWgmma(loop, dots, leading, stable, completes=True) if producer else None
@@ -371,6 +369,16 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
         return None
     schedule.add(loop_dots.completion, Rank.DEFERRED_WAITS, LATENCIES[wgmma.wgmma], waits)
     return point
+
+
+def completes_in_block(dot: Operation) -> bool:
+    """Return True if a wgmma is waited for in its block, which does not yield the result."""
+    assert dot.block is not None
+    yielded = dot.block.yielded
+    return all(
+        user.defn is wgmma.wgmma_wait and user.block is dot.block and user.result not in yielded
+        for user in dot.result.users
+    )
 
 
 def _is_loop_carried(dot: Operation) -> bool:
