@@ -227,3 +227,28 @@ def test_errors_of_a_call_name_the_op(noting: Noting) -> None:
     with pytest.raises(TypeError, match=r"softmax\(\) missing 1 required positional argument"):
         tile.ops.softmax()  # type: ignore[call-arg]
     assert sys.modules["torch"].Tensor is Tensor
+
+
+def test_a_list_that_is_known_not_to_require_gradients(noting: Noting, calls: list[str]) -> None:
+    """Which tensors of a list require one is part of the key: launches do not ask again."""
+    xs, out = lists(3), lists(3)
+    for _ in range(3):
+        tile.ops.foreach_apply("scale", xs, alpha=2.0, out=out)
+    (replay,) = cast(Any, tile.ops.foreach_apply).plans.values()
+    assert not [name for name in replay.__globals__ if "note" in name]
+    for _ in range(3):
+        out[1].requires_grad = not out[1].requires_grad
+        if out[1].requires_grad:
+            with pytest.raises(ArgumentValueError, match="requires a gradient"):
+                tile.ops.foreach_apply("scale", xs, alpha=2.0, out=out)
+        else:
+            tile.ops.foreach_apply("scale", xs, alpha=2.0, out=out)
+
+
+def test_unaligned_lists_are_launched_by_ordinary_means(noting: Noting) -> None:
+    xs, out = lists(12), lists(12)
+    for _ in range(3):
+        tile.ops.foreach_apply("scale", xs, alpha=2.0, out=out)
+    counts = len(noting.repeats), len(noting.launches)
+    tile.ops.foreach_apply("scale", xs, alpha=2.0, out=[*out[:11], *lists(12, shift=1)[11:]])
+    assert (len(noting.repeats), len(noting.launches)) == (counts[0], counts[1] + 1)

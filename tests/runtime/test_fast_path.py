@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile import backends
 from tile.backends.base import Artifact, Options, Target
+from tile.backends.capabilities import BoundLaunch, FastLaunch, Passed
 from tile.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tile.ir.module import Module
 from tile.runtime.autotuning.fast_path import TunedLaunches
@@ -64,7 +66,14 @@ class Noting:
                 self.repeats.append(((x, y, z), values))
             return self.ready
 
-        return repeat
+        def with_fixed(grid: Any, values: Sequence[Any]) -> FastLaunch:
+            def launch(*passed: Any) -> bool:
+                every = [passed[v.at] if isinstance(v, Passed) else v for v in values]
+                return repeat(*grid, *every)
+
+            return launch
+
+        return BoundLaunch(repeat, with_fixed)
 
 
 def install_noting(monkeypatch: pytest.MonkeyPatch) -> Noting:

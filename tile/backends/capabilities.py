@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from tile.backends.base import Artifact, LaunchArgument, Target
+from tile.backends.base import Artifact, Grid, LaunchArgument, Target
 from tile.faults import NONE, Checks
 from tile.ir.types import Pointer, Scalar
 
@@ -121,17 +121,34 @@ class Exportable(Protocol):
 FastLaunch = Callable[..., bool]  # see `FastLaunchable.bind`
 
 
+class Passed(NamedTuple):
+    """The value at an index of those that each launch gets."""
+
+    at: int
+
+
+class BoundLaunch(NamedTuple):
+    """Launches that repeat an earlier one with other values.
+
+    run: takes the grid's three extents and the values. fixed: for a grid, and for each value of
+    `run` a number or one of the values that it takes, returns a function of these values alone.
+    """
+
+    run: FastLaunch
+    fixed: Callable[[Grid, Sequence[int | float | Passed]], FastLaunch]
+
+
 @runtime_checkable
 class FastLaunchable(Protocol):
     """A loaded kernel with a fast path for launches like a previous one."""
 
     def bind(
         self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
-    ) -> FastLaunch | None:
-        """Return a function that repeats the last launch, done with these arguments; None if none.
+    ) -> BoundLaunch | None:
+        """Return what repeats the last launch, done with these arguments; None if nothing does.
 
-        The function takes the grid's three extents and one value for each argument, except those
-        in `fixed`, whose values stay the same: for an array, the address of another one of the same
+        `run` takes the grid's three extents and one value for each argument, except those in
+        `fixed`, whose values stay the same: for an array, the address of another one of the same
         library, dtype and device; for a scalar, a Python number. None stands for a number that the
         kernel does not take. The function launches and returns True; or it does nothing and returns
         False if an ordinary launch is needed, which also raises the errors of an invalid launch.

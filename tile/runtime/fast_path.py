@@ -18,7 +18,7 @@ the function is
             except unreadable:
                 entry = None
             if entry is not None:
-                repeat, kernel, constants, choose, note = entry
+                repeat, fixed, kernel, constants, choose, note = entry
                 <the grid's extents x, y, z>
                 note(a0, a1, a2)
                 if repeat(x, y, z, p0, p1, p2, a3):
@@ -52,8 +52,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tile.backends.base import footprint
-from tile.backends.capabilities import FastLaunch
+from tile.backends.base import Grid, footprint
+from tile.backends.capabilities import FastLaunch, Passed
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.language.base.constexpr import constexpr
@@ -85,12 +85,14 @@ UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
 class FastPathEntry(NamedTuple):
     """The fast launch for one key; `constants` are the constants and options, by name.
 
+    repeat, fixed: as in `BoundLaunch`.
     choose: replaces the entry by another, or by None, for the tensors of a launch and their
         addresses.
     note: tells autograd of the kernel's writes to some of the tensors of a launch.
     """
 
     repeat: FastLaunch
+    fixed: Callable[[Grid, Sequence[int | float | Passed]], FastLaunch]
     kernel: CompiledKernel
     constants: dict[str, Any]
     choose: Callable[[Sequence[Any], Sequence[int]], FastPathEntry | None] | None = None
@@ -178,9 +180,9 @@ class LaunchPlan(NamedTuple):
         key = self.key(*args, **kwargs)
         if key is None or not self._lacks(key, overlapping=kernel is not guarded):
             return False
-        repeat = kernel.bind(self.parameters, arguments)
+        bound = kernel.bind(self.parameters, arguments)
         constants = {name: value for name, value in meta.items() if name not in self.passed}
-        entry = None if repeat is None else FastPathEntry(repeat, kernel, constants)
+        entry = None if bound is None else FastPathEntry(*bound, kernel, constants)
         self._add(key, entry, guarded)
         return entry is not None
 

@@ -41,7 +41,7 @@ def ~launch(~grid, {defaults}):
             except ~unreadable:
                 ~entry = None
             if ~entry is not None:
-                ~repeat, ~kernel, ~constants, ~choose, ~note = ~entry
+                ~repeat, ~fixed, ~kernel, ~constants, ~choose, ~note = ~entry
                 if type(~grid) is not tuple and callable(~grid):
                     ~grid = ~grid({{**~constants{constants}}})
                 if (
@@ -67,8 +67,8 @@ def ~launch(~grid, {defaults}):
 
 # With two or more arrays, which may overlap.
 _CHOOSE = """
-                if ~entry is not None and ~entry[3] is not None:
-                    ~entry = ~entry[3]({tensors}, {addresses})"""
+                if ~entry is not None and ~entry[4] is not None:
+                    ~entry = ~entry[4]({tensors}, {addresses})"""
 
 # With tensors, of which autograd must know those that the kernel writes.
 _NOTE = """

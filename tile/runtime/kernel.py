@@ -15,9 +15,9 @@ from tile import backends
 from tile._lazy import lazy_import
 from tile.backends.base import Artifact, Backend, Executable, Grid, Options, Target
 from tile.backends.capabilities import (
+    BoundLaunch,
     Debuggable,
     Diagnostics,
-    FastLaunch,
     FastLaunchable,
     Informative,
     KernelInfo,
@@ -422,10 +422,10 @@ class CompiledKernel:
             a for a in arguments if type(a) is DeviceArray and a.device.partition(":")[0] not in own
         ]
 
-    def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> FastLaunch | None:
+    def bind(self, parameters: Sequence[int], arguments: Sequence[Any]) -> BoundLaunch | None:
         """Return the backend's fast launch for the launch just done, or None if there is none.
 
-        The result takes a value for each of `parameters`; for a descriptor it is the address of its
+        It takes a value for each of `parameters`; for a descriptor it is the address of its
         base, as all other fields are part of the key.
         """
         executable = self.executable

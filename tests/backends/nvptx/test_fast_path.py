@@ -15,6 +15,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.runtime.fake_torch import Tensor, aligned, install
+from tile.backends.capabilities import Passed
 from tile.backends.nvptx import driver, launch, loaded_module
 from tile.errors import ExecutionError
 from tile.testing import do_bench
@@ -149,6 +150,28 @@ def test_every_parameter_at_its_address(posing: Posing) -> None:
     values = [y.data_ptr(), np.int32(9), np.int32(-9), np.float32(-0.7), np.int64(2**41 + 1)]
     wanted = [np.asarray(value).tobytes() for value in [*values, np.bool_(False)]]
     assert [argument[: len(w)] for argument, w in zip(arguments, wanted, strict=True)] == wanted
+
+
+def test_a_fixed_grid_and_fixed_numbers(posing: Posing) -> None:
+    """Each value is written once, for all of its parameters."""
+    x, y = Tensor(aligned(64)), Tensor(aligned(64))
+    call = (x, 5, -7, 0.5, 2**40 + 1, True)
+    scale[3, 2](*call, B=64)
+    planned = scale.planned(call, {"B": 64})
+    assert planned is not None
+    values = [Passed(1), Passed(0), 9, -0.0, 2**41 + 1, False]
+    launch = planned[1].fixed((4, 2, 5), values)
+    posing.count = 6
+    assert launch(8, y.data_ptr()) and launch(-8, y.data_ptr())
+    for (grid, stream, arguments), number in zip(posing.repeats, (8, -8), strict=True):
+        assert (grid, stream) == ((4, 2, 5), 0xABC0_0000_0001)
+        wanted = [y.data_ptr(), np.int32(number), np.int32(9), np.float32(-0.0)]
+        data = [np.asarray(value).tobytes() for value in [*wanted, 2**41 + 1, np.bool_(False)]]
+        assert [argument[: len(w)] for argument, w in zip(arguments, data, strict=True)] == data
+    same = planned[1].fixed((1, 1, 1), [Passed(0), Passed(1), Passed(1), 1.0, 2, True])
+    assert same(x.data_ptr(), 3)
+    assert [struct.unpack("=i4x", posing.repeats[-1][2][at]) for at in (1, 2)] == [(3,), (3,)]
+    assert not planned[1].fixed((1, 1, 1), [Passed(0), 1 << 40, 1, 1.0, 2, True])(x.data_ptr())
 
 
 def test_constants_have_no_parameter(posing: Posing) -> None:

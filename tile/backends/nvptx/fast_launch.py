@@ -22,9 +22,10 @@ longer than the launch itself. For a kernel of two parameters the generated func
 For a kernel with tensor maps it first looks these up, by the arguments that they depend on, and
 writes their addresses in front of `x`. A launch takes a block out and puts it back, so that no two
 launches use the same one: neither threads, nor a launch that a signal or the garbage collector
-starts inside another. The function does not check whether the kernel's context is current. The
-driver rejects the launch if it is not, and what it rejects is done, or explained, by an ordinary
-launch.
+starts inside another. Replays of `tile.ops` fix the grid and all numbers, too: then only the rest
+is written, and a value of several parameters once. The function does not check whether the kernel's
+context is current. The driver rejects the launch if it is not, and what it rejects is done, or
+explained, by an ordinary launch.
 
 From compute capability 9.0 on, a launch has attributes. Every `num_ctas` consecutive programs along
 axis 0 may form a *cluster*: they run at the same time on nearby multiprocessors. And programs may
@@ -37,10 +38,11 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tile.backends.capabilities import FastLaunch
-from tile.backends.nvptx import driver
+from tile.backends.base import Grid
+from tile.backends.capabilities import BoundLaunch, FastLaunch, Passed
 from tile.backends.nvptx.driver import Device
 from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
@@ -105,8 +107,8 @@ class LaunchAttributes:
 # A CUlaunchConfig: the extents of the grid; the extents of a program and its bytes of shared
 # memory; the stream; the address of the attributes, and their number. What does not vary is packed
 # once.
+_GRID = struct.Struct("=3I")
 _PROGRAM = struct.Struct("=4I4x")
-_CONFIG = f"3I{_PROGRAM.size}sQ{len(NO_ATTRIBUTES)}s"
 _WIDTH = 8  # bytes of each parameter, and of each address
 
 # Formats of parameters by dtype, each `_WIDTH` bytes wide.
@@ -119,14 +121,14 @@ FORMATS = {
 }
 
 _TEXT = """
-def fast_launch(x, y, z, {values}):{report}{maps}
+def fast_launch({taken}):{report}{maps}
     try:
         block = pop()
     except IndexError:
         block = new_block()
     data, config, pointers = block
     try:
-        pack_into(data, start, {addresses}x, y, z, program, stream(), {rest}, {values})
+        pack_into(data, start, {packed})
     except (OverflowError, struct_error):  # such as a float that is infinite in 32 bits
         return False
     status = launch(config, function, pointers, None)
@@ -147,19 +149,25 @@ _MAP = """
 
 
 class Parameter(NamedTuple):
-    """An argument of a launch, and how the fast path passes it.
+    """An argument of a launch, packed by `format`: fixed, or a value that each launch gets.
 
-    `value` is the fixed value, or None for an argument that each launch gets, packed by `format`.
     The kernel does not take arguments that are not `passed`.
     """
 
     format: str
+    value: int | float | Passed
     passed: bool = True
-    value: Any = None
 
     @property
-    def data(self) -> bytes:
-        return struct.pack(f"={self.format}", self.value)
+    def number(self) -> int | float | None:
+        """The fixed value, or None."""
+        return None if isinstance(self.value, Passed) else self.value
+
+    @property
+    def data(self) -> bytes | Parameter:
+        """The fixed value in memory, or the parameter itself."""
+        number = self.number
+        return self if number is None else struct.pack(f"={self.format}", number)
 
 
 class _Block(NamedTuple):
@@ -171,21 +179,26 @@ class _Block(NamedTuple):
 
 
 class _BlockLayout:
-    """The layout of a block: addresses, those of maps last; configuration; parameters."""
+    """The layout of a block: addresses, those of maps last; configuration; parameters.
 
-    def __init__(self, parameters: Sequence[Parameter], maps: int) -> None:
-        self.varying = [at for at, one in enumerate(parameters) if one.value is None]
-        self.passed = [at for at, one in enumerate(parameters) if one.passed]
-        fixed = [at for at in self.passed if parameters[at].value is not None]
-        self.start = _WIDTH * len(self.passed)  # of what each launch writes
+    Parameters with the same data have one address. has_grid: the grid is fixed.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], maps: int, *, has_grid: bool) -> None:
+        every = [one.data for one in parameters if one.passed]
+        distinct = dict.fromkeys(every)
+        self.varying = [one for one in distinct if isinstance(one, Parameter)]
+        fixed = [data for data in distinct if isinstance(data, bytes)]
+        self.start = _WIDTH * len(every)  # of what each launch writes
         self.config = self.start + _WIDTH * maps
-        formats = "".join(parameters[at].format for at in self.varying)
-        self.packing = struct.Struct(f"={maps}Q{_CONFIG}{formats}")
+        head = f"{_GRID.size + _PROGRAM.size}s" if has_grid else f"3I{_PROGRAM.size}s"
+        formats = "".join(one.format for one in self.varying)
+        self.packing = struct.Struct(f"={maps}Q{head}Q{len(NO_ATTRIBUTES)}s{formats}")
         end = self.start + self.packing.size
         first = end - _WIDTH * len(self.varying)
-        offsets = {at: first + _WIDTH * n for n, at in enumerate([*self.varying, *fixed])}
-        self._offsets = [offsets[at] for at in self.passed]
-        self._fixed = b"".join([parameters[at].data for at in fixed])
+        offsets = {data: first + _WIDTH * n for n, data in enumerate([*self.varying, *fixed])}
+        self._offsets = [offsets[data] for data in every]
+        self._fixed = b"".join(fixed)
         self._size = end + len(self._fixed)
 
     def block(self) -> _Block:
@@ -198,60 +211,111 @@ class _BlockLayout:
         return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data))
 
 
-def build_fast_launch(
-    loaded: Loaded,
-    threads: int,
-    stream: Callable[[], int],
-    parameters: Sequence[Parameter],
-    maps: Sequence[MapEncoder],
-    attributes: LaunchAttributes,
-    report: ctypes.Array[ctypes.c_int32] | None,
-) -> FastLaunch | None:
-    """Return a function that launches a loaded kernel, with a value for each varying parameter.
+@dataclass(frozen=True)
+class FastLauncher:
+    """Makes functions that launch a loaded kernel with parameters of which some are fixed.
 
-    After its other parameters the kernel takes `maps`, which an ordinary launch encodes. `report`
-    is the record of a kernel with assertions. None if the driver is too old.
+    After its other parameters the kernel takes `maps`, which an ordinary launch encodes. launch:
+    the driver's function. report: the record of a kernel with assertions.
     """
-    launch = driver.direct("cuLaunchKernelEx")
-    if launch is None:
-        return None
-    layout = _BlockLayout(parameters, len(maps))
-    blocks: list[_Block] = []
-    clustered = attributes.size > 1
-    names = {
-        "pop": blocks.pop,
-        "push": blocks.append,
-        "new_block": layout.block,
-        "pack_into": layout.packing.pack_into,
-        "start": layout.start,
-        "struct_error": struct.error,
-        "program": _PROGRAM.pack(threads, 1, 1, loaded.shared_bytes),
-        "rest": attributes.packed if clustered else attributes.alone,
-        "stream": stream,
-        "launch": launch,
-        "function": ctypes.c_void_p(int(loaded.function)),
-        "report": report,  # its first number says whether an assertion was false
-    }
-    values = [parameters[at].value for at in layout.passed]
-    variables = {at: f"v{n}" for n, at in enumerate(layout.varying)}
-    keys = []
-    for number, encoder in enumerate(maps):
-        names[f"maps{number}"] = encoder.lookup(values)
-        varying = [layout.passed[n] for n in encoder.parameters if values[n] is None]
-        keys.append(", ".join([variables[at] for at in varying]))
-    exec(_code(len(layout.varying), tuple(keys), clustered, report is not None), names)
-    launch_function: FastLaunch = names["fast_launch"]
-    return launch_function
+
+    loaded: Loaded
+    threads: int
+    launch: Any
+    stream: Callable[[], int]
+    parameters: Sequence[Parameter]
+    maps: Sequence[MapEncoder]
+    attributes: LaunchAttributes
+    report: ctypes.Array[ctypes.c_int32] | None
+
+    def bound(self) -> BoundLaunch:
+        count = sum(one.number is None for one in self.parameters)
+        return BoundLaunch(self._function(self.parameters, count), self._fixed)
+
+    def _fixed(self, grid: Grid, values: Sequence[int | float | Passed]) -> FastLaunch:
+        """Return the function for a grid and values; see `BoundLaunch.fixed`."""
+        own = [
+            one._replace(value=values[one.value.at]) if isinstance(one.value, Passed) else one
+            for one in self.parameters
+        ]
+        count = len({value for value in values if isinstance(value, Passed)})
+        try:
+            return self._function(own, count, grid)
+        except (OverflowError, struct.error):  # an ordinary launch raises the error
+            return lambda *_: False
+
+    def _function(
+        self, parameters: Sequence[Parameter], count: int, grid: Grid | None = None
+    ) -> FastLaunch:
+        """Return the function of as many values, and of a grid unless it is fixed."""
+        layout = _BlockLayout(parameters, len(self.maps), has_grid=grid is not None)
+        blocks: list[_Block] = []
+        program = _PROGRAM.pack(self.threads, 1, 1, self.loaded.shared_bytes)
+        attributes = self.attributes
+        if grid is None:
+            head, clustered = program, attributes.size > 1
+            rest: Any = attributes.packed if clustered else attributes.alone
+        else:
+            head, clustered = _GRID.pack(*grid) + program, False
+            rest = attributes.packed(grid[0])
+        names = {
+            "pop": blocks.pop,
+            "push": blocks.append,
+            "new_block": layout.block,
+            "pack_into": layout.packing.pack_into,
+            "start": layout.start,
+            "struct_error": struct.error,
+            "head": head,
+            "rest": rest,
+            "stream": self.stream,
+            "launch": self.launch,
+            "function": ctypes.c_void_p(int(self.loaded.function)),
+            "report": self.report,  # its first number says whether an assertion was false
+        }
+        numbers = [one.number for one in parameters if one.passed]
+        words = [_word(one) for one in parameters if one.passed]
+        keys = []
+        for at, encoder in enumerate(self.maps):
+            names[f"maps{at}"] = encoder.lookup(numbers)
+            keys.append(", ".join([words[n] for n in encoder.parameters if numbers[n] is None]))
+        packed = tuple(map(_word, layout.varying))
+        reports = self.report is not None
+        exec(_code(count, packed, tuple(keys), grid is not None, clustered, reports), names)
+        launch_function: FastLaunch = names["fast_launch"]
+        return launch_function
+
+
+def _word(parameter: Parameter) -> str:
+    """Return the name of a parameter's value, if a launch gets one."""
+    return f"v{parameter.value.at}" if isinstance(parameter.value, Passed) else ""
 
 
 @functools.cache
-def _code(count: int, maps: tuple[str, ...], clustered: bool, reports: bool) -> Any:
-    """Compile `fast_launch` for so many values, with maps by some of them, clusters, a report."""
+def _code(
+    count: int,
+    packed: tuple[str, ...],
+    maps: tuple[str, ...],
+    has_grid: bool,
+    clustered: bool,
+    reports: bool,
+) -> Any:
+    """Compile `fast_launch`.
+
+    count: of the values. packed: those to pack. maps: the values by which each map is found.
+    has_grid: the grid is fixed.
+    """
+    extents = [] if has_grid else ["x", "y", "z"]
+    values = [f"v{at}" for at in range(count)]
     text = _TEXT.format(
-        values=", ".join(f"v{at}" for at in range(count)),
+        taken=", ".join([*extents, *values]),
         report=_REPORT if reports else "",
         maps="".join(_MAP.format(at=at, key=key) for at, key in enumerate(maps)),
-        addresses="".join(f"map{at}.address, " for at in range(len(maps))),
-        rest="rest(x)" if clustered else "rest",
+        packed=", ".join(
+            [
+                *(f"map{at}.address" for at in range(len(maps))),
+                *(*extents, "head", "stream()", "rest(x)" if clustered else "rest"),
+                *packed,
+            ]
+        ),
     )
     return compile(text, GENERATED, "exec")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,10 @@ import numpy as np
 
 from tile._lazy import lazy_import
 from tile.backends.base import Artifact, Grid, LaunchArgument
-from tile.backends.capabilities import FastLaunch, KernelInfo, Timer
+from tile.backends.capabilities import BoundLaunch, KernelInfo, Passed, Timer
 from tile.backends.nvptx import driver, ptxas
 from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, runs
-from tile.backends.nvptx.fast_launch import (
-    FORMATS,
-    LaunchAttributes,
-    Parameter,
-    build_fast_launch,
-)
+from tile.backends.nvptx.fast_launch import FORMATS, FastLauncher, LaunchAttributes, Parameter
 from tile.backends.nvptx.host_staging import current_streams, stream_reader
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, LaunchMetadata
 from tile.backends.nvptx.loaded_module import Loaded, image
@@ -118,7 +114,7 @@ class LoadedKernel:
 
     def bind(
         self, arguments: Sequence[LaunchArgument | None], fixed: Collection[int]
-    ) -> FastLaunch | None:
+    ) -> BoundLaunch | None:
         """Return the fast path of a launch on arrays in one device's memory with a known stream.
 
         None for cooperative kernels, which are launched the ordinary way.
@@ -130,21 +126,26 @@ class LoadedKernel:
         device = self._device_of(passed)
         kernel = self._devices.get(device.ordinal)
         stream = stream_reader([getattr(a, "source", None) for a in arrays], device.ordinal)
-        parameters = [_parameter(value, at in fixed) for at, value in enumerate(arguments)]
-        supported = [parameter for parameter in parameters if parameter is not None]
-        if kernel is None or stream is None:
+        launch = driver.direct("cuLaunchKernelEx")
+        if kernel is None or stream is None or launch is None:  # the driver is too old
             return None
-        if len(supported) < len(parameters):
-            return None
-        return build_fast_launch(
+        index = itertools.count()
+        parameters: list[Parameter] = []
+        for at, value in enumerate(arguments):
+            parameter = _parameter(value, None if at in fixed else Passed(next(index)))
+            if parameter is None:
+                return None
+            parameters.append(parameter)
+        return FastLauncher(
             kernel.loaded,
             self.metadata.threads,
+            launch,
             stream,
-            supported,
+            parameters,
             kernel.maps,
             kernel.attributes,
             None if kernel.faults is None else kernel.faults.fields,
-        )
+        ).bound()
 
     def start_assembly(self) -> None:
         """Let ptxas make the cubin for the current device, and do not wait for it."""
@@ -323,11 +324,11 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, np.generic) else value.address
 
 
-def _parameter(value: Any, is_fixed: bool) -> Parameter | None:
-    """Return how the fast path passes an argument, None if it cannot; see `FastLaunchable.bind`."""
+def _parameter(value: Any, passed: Passed | None) -> Parameter | None:
+    """Return how the fast path passes an argument, fixed or `passed`; None if it cannot."""
     if value is None:
-        return Parameter(FORMATS["int64"], passed=False, value=0 if is_fixed else None)
+        return Parameter(FORMATS["int64"], passed or 0, passed=False)
     form = FORMATS.get(value.dtype.name if isinstance(value, np.generic) else "uint64")
     if form is None:
         return None
-    return Parameter(form, value=int(_number(value)) if is_fixed else None)
+    return Parameter(form, passed or int(_number(value)))

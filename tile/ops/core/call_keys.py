@@ -117,8 +117,14 @@ def _parts(word: str, value: Any) -> list[str] | None:
 
 def _list_part(earlier: Sequence[str], word: str) -> str:
     """Return the source of a list's part of the key: which of some lists it is, or its number."""
-    tests = [f"{-1 - at} if ~same({one}, {word}) else " for at, one in enumerate(earlier)]
+    tests = [f"{-1 - at} if {_same(one, word)} else " for at, one in enumerate(earlier)]
     return f"{''.join(tests)}~list_number({word})"
+
+
+def _same(one: str, other: str) -> str:
+    """Return the source of a test that two lists have the same items; most differ in the first."""
+    first = f"{one} and {other} and {one}[0] is {other}[0]"
+    return f"{one} is {other} or {first} and ~same({one}, {other})"
 
 
 def _device(word: str) -> str:

@@ -10,23 +10,33 @@ again. For `softmax(x)` it is
         p1 = n1.data_ptr()
         if (p0 | p1) % 16 or not (not callbacks and alive0 and cache0 and not hooks0):
             return general(x, axis, out)
-        if not repeat0(8, 1, 1, p0, p1, 256, 256, 16, 256): start0((x, n1, ), (x, axis, out, ))
+        if not repeat0(p0, p1): start0((x, n1, ), (x, axis, out, ))
         return n1
 
-where all numbers are variables. `general` follows the plan by ordinary means: at other alignments,
-for arrays that overlap, after changes of a kernel, and with hooks and callbacks.
+where the launch function has the grid and all numbers. `general` follows the plan by ordinary
+means: at other alignments, for arrays that overlap, after changes of a kernel, and with hooks and
+callbacks.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tile.backends.capabilities import Passed
 from tile.ops.core.array_arguments import Arguments, address_of
 from tile.ops.core.call_records import ArrayAt, CallPlan, Launch, Varied
 from tile.ops.core.generated import Names, execute, tuple_text
-from tile.ops.core.replay_arrays import array_words, list_statements, new_array, overlap_conditions
+from tile.ops.core.replay_arrays import (
+    address_conditions,
+    array_words,
+    device_conditions,
+    list_statements,
+    new_array,
+)
 from tile.ops.core.replay_launches import FastLaunch, fast_launch, leaves
+from tile.runtime.arguments.autograd import version_counter
 from tile.runtime.arguments.torch_tensors import is_plain_tensor
 from tile.runtime.callbacks import LAUNCH_CALLBACKS
 from tile.runtime.grid import normalize_grid
@@ -103,13 +113,31 @@ class _Builder:
         self._watch(launch.kernel, fast)
         for one, other in fast.distinct:
             self._exceptions.append(f"{self.address(one)} == {self.address(other)}")
-        if fast.written:
+        self._note(fast)
+        passed: dict[str, int] = {}
+        values: list[int | float | Passed] = []
+        for leaf in leaves(fast.arguments):
+            word = self._word(leaf)
+            values.append(Passed(passed.setdefault(word, len(passed))) if word else leaf)
+        fixed = fast.entry.fixed(normalize_grid(launch.grid), values)
+        repeat = self.names.add("repeat", fixed)
+        self._launches.append(f"if not {repeat}({', '.join(passed)}): {ordinary}")
+
+    def _note(self, fast: FastLaunch) -> None:
+        """Let the replay tell autograd of the writes of a launch.
+
+        The key has which tensors of lists require a gradient.
+        """
+        if not fast.written:
+            return
+        words = [self.words[at] for at in fast.written]
+        from_lists = all(self.plan.sources[at][1] is not None for at in fast.written)
+        if from_lists and not any(self.values[at].requires_grad for at in fast.written):
+            count = self.names.add("count", version_counter(sys.modules["torch"]))
+            self._notes.append(f"{count}({tuple_text(words)})")
+        else:
             note = self.names.add("note", fast.entry.kernel.note_writes([*fast.written.values()]))
-            self._notes.append(f"{note}({', '.join([self.words[at] for at in fast.written])})")
-        repeat = self.names.add("repeat", fast.entry.repeat)
-        grid = [self.names.add("c", extent) for extent in normalize_grid(launch.grid)]
-        passed = [self._passed(leaf) for leaf in leaves(fast.arguments)]
-        self._launches.append(f"if not {repeat}({', '.join([*grid, *passed])}): {ordinary}")
+            self._notes.append(f"{note}({', '.join(words)})")
 
     def _watch(self, kernel: Any, fast: FastLaunch) -> None:
         """Let the replay test that a kernel's launches are as they were."""
@@ -124,12 +152,12 @@ class _Builder:
         if fast.plan.current is not None:
             self._unchanged.append(f"{self.names.add('current', fast.plan.current)}()")
 
-    def _passed(self, leaf: Any) -> str:
-        """Return the source of a value that a fast launch takes; one that varies is a float."""
+    def _word(self, leaf: Any) -> str:
+        """Return the name of a value, empty for a constant; one that varies is a float."""
         if type(leaf) is ArrayAt:
             return self.address(leaf.position)
         if type(leaf) is not Varied:
-            return self.names.add("c", leaf)
+            return ""
         number = f"~v{len(self._numbers)}"
         function = self.names.add("f", leaf.function)
         self._numbers.append(f"{number} = {function}({self.parameters[leaf.argument]})")
@@ -144,11 +172,11 @@ class _Builder:
             + new_array(one, self.values[one.like], self.values[at], words[one.like], self.names)
             for at, one in zip(made, plan.new, strict=True)
         ]
-        exceptions = [*overlap_conditions(plan.separation, self.address, self.names)]
-        exceptions += self._exceptions
+        self._addresses |= {*plan.separation.extents} if plan.separation.outputs else set()
         read = sorted(self._addresses)
-        if read:
-            exceptions.insert(0, f"({' | '.join(f'~p{at}' for at in read)}) % {DIVISOR}")
+        exceptions = address_conditions(plan.separation, read, self.address, self.names)
+        exceptions += device_conditions([self.values[at] for at in made], self.names)
+        exceptions += self._exceptions
         exceptions.append(f"not ({' and '.join(self._unchanged)})")
         addresses = [f"~p{at} = {words[at]}.data_ptr()" for at in read]
         lists = list_statements(plan, words, self.parameters)

@@ -66,7 +66,7 @@ def same_items(one: Any, other: Any) -> bool:
 
 
 def _properties(values: Any) -> Any:
-    """Return all that selects kernels for a list or tuple but addresses."""
+    """Return all that selects kernels for a list or tuple but addresses, and what autograd sees."""
     if not values or not all(map(is_plain_tensor, {*map(type, values)})):
         return tuple(map(_item, values))
     # Contiguous tensors need no strides.
@@ -78,7 +78,9 @@ def _properties(values: Any) -> Any:
     dtypes = tuple({x.dtype for x in values})
     if len(dtypes) > 1:
         dtypes = tuple([x.dtype for x in values])
-    return dtypes, devices, strides, tuple([x.shape for x in values])
+    gradients = [x.requires_grad for x in values]
+    differentiable = True in gradients and tuple(gradients)
+    return dtypes, devices, strides, tuple([x.shape for x in values]), differentiable
 
 
 def _item(value: Any) -> Any:

@@ -9,11 +9,32 @@ from typing import Any
 
 from tile.ops.core.call_records import CallPlan, NewArray
 from tile.ops.core.generated import Names, tuple_text
-from tile.ops.core.new_arrays import row_major, torch_dtype_of
+from tile.ops.core.new_arrays import row_major, strided_maker, torch_dtype_of
 from tile.ops.core.separation import Separation
+from tile.runtime.signature import DIVISOR
 
 MOST_COMPARED = 8  # pairs of addresses, which are sorted if there are more
 RECENT = 16  # lists of addresses that are known to be right
+
+
+class AddressCheck:
+    """A test that arrays are aligned and lie as they must; `latest` are addresses that pass."""
+
+    def __init__(self, separation: Separation) -> None:
+        self._separation = separation
+        self.latest: tuple[int, ...] = ()
+        self._right = functools.lru_cache(RECENT)(self._check)
+
+    def accepts(self, addresses: tuple[int, ...]) -> bool:
+        """Return True for addresses, one for each extent of the separation, that are right."""
+        if not self._right(addresses):
+            return False
+        self.latest = addresses
+        return True
+
+    def _check(self, addresses: tuple[int, ...]) -> bool:
+        aligned = not any(address % DIVISOR for address in addresses)
+        return aligned and self._separation.holds(addresses)
 
 
 def array_words(plan: CallPlan, parameters: Sequence[str]) -> list[str]:
@@ -40,6 +61,10 @@ def new_array(new: NewArray, like: Any, made: Any, word: str, names: Names) -> s
     word: the name of the latter.
     """
     strides = row_major(new.shape)
+    direct = strided_maker(made.device)
+    if direct is not None:
+        named = [names.add("c", value) for value in (new.shape, strides, made.dtype)]
+        return f"{names.add('empty', direct)}({', '.join(named)})"
     same_dtype = like.dtype == made.dtype
     if same_dtype and like.shape == made.shape and like.stride() == strides:
         return f"{names.add('like', sys.modules['torch'].empty_like)}({word})"
@@ -49,19 +74,32 @@ def new_array(new: NewArray, like: Any, made: Any, word: str, names: Names) -> s
     return f"{word}.new_empty_strided({', '.join(arguments)})"
 
 
-def overlap_conditions(
-    separation: Separation, address: Callable[[int], str], names: Names
-) -> list[str]:
-    """Return conditions that are true if an array to write overlaps another one.
+def device_conditions(made: Sequence[Any], names: Names) -> list[str]:
+    """Return a condition that is true if the current device is not that of these tensors."""
+    if not made or made[0].device.type != "cuda" or strided_maker(made[0].device) is None:
+        return []
+    current = names.add("device", sys.modules["torch"]._C._cuda_getDevice)
+    return [f"{current}() != {made[0].get_device()}"]
 
-    address: returns the name of the address of the array at a position.
+
+def address_conditions(
+    separation: Separation, read: Sequence[int], address: Callable[[int], str], names: Names
+) -> list[str]:
+    """Return conditions that are true unless arrays are aligned, and those to write lie apart.
+
+    read: the positions of all arrays whose addresses are read. address: returns the name of one.
     """
     extents = separation.extents
     pairs = [(one, other) for one in separation.outputs for other in extents if one != other]
-    if len(pairs) > MOST_COMPARED:
-        holds = names.add("holds", functools.lru_cache(RECENT)(separation.holds))
-        return [f"not {holds}({tuple_text(map(address, extents))})"]
     conditions = []
+    if len(pairs) > MOST_COMPARED:
+        check = names.add("check", AddressCheck(separation))
+        addresses = tuple_text(map(address, extents))
+        test = f"(~addresses := {addresses}) != {check}.latest"
+        conditions.append(f"{test} and not {check}.accepts(~addresses)")
+        read, pairs = [at for at in read if at not in extents], []
+    if read:
+        conditions.append(f"({' | '.join(map(address, read))}) % {DIVISOR}")
     for one, other in pairs:
         low, high = address(one), address(other)
         below, above = names.add("c", -extents[other]), names.add("c", extents[one])

@@ -65,7 +65,7 @@ def note_writes(
             )
 
     code = _code(count, tuple(written), refuse_gradients)
-    function: NoteWrites = eval(code, {"check": check, "count": _version_counter(torch)})
+    function: NoteWrites = eval(code, {"check": check, "count": version_counter(torch)})
     return function
 
 
@@ -82,7 +82,7 @@ def _code(count: int, positions: tuple[int, ...], refuse_gradients: bool) -> Cod
     return compile(text, GENERATED, "eval")
 
 
-def _version_counter(torch: Any) -> Callable[[tuple[Any, ...]], object]:
+def version_counter(torch: Any) -> Callable[[tuple[Any, ...]], object]:
     """Return the function that counts a change of each tensor in a tuple."""
     direct: Callable[[tuple[Any, ...]], object] = torch._C._increment_version
     try:
