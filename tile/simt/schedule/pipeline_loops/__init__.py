@@ -23,7 +23,7 @@ from tile.analysis.liveness import liveness
 from tile.ir.core import Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
-from tile.ir.ops import arith, control
+from tile.ir.ops import arith
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
 from tile.simt.hopper.tma_store import Aliases, BlockStores, plan_loop_stores
@@ -34,7 +34,7 @@ from tile.simt.ops.layout_inference import layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
 from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
-from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
+from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner, specialize_option
 from tile.simt.schedule.pipeline_loops.warp_specialize import (
     CannotSpecializeError,
     Specialized,
@@ -119,7 +119,8 @@ def pipeline_loops(
 
     A load stays where it is if the loop may write the memory that it reads, or has a barrier, an
     acquiring atomic or an assertion, or if its address or mask depends on a dot of the loop.
-    Where it depends on a load that may be done as early, both are, if they are not TMA loads.
+    Where it depends on a load that may be done as early, both are, if they are not TMA loads, and
+    the loop's TMA loads get no producer.
     Parameters of the kernel are taken to be disjoint unless they are `aliased`; those of a
     load and a write that it crosses are recorded (`disjoint`).
     """
@@ -129,7 +130,9 @@ def pipeline_loops(
     block_stores = BlockStores(lambda op: is_whole(op, target), tma)
     resources = Resources(target, block_stores if target.has_tma else None)
     for function in CallGraph(module).bottom_up():
-        planner = LoopPlanner(function, aliases, resources, num_stages)
+        planner = LoopPlanner(
+            function, aliases, resources, num_stages, specialized=warp_specialize is True
+        )
         plans = planner.plans()
         schedules = {plan.loop: LoopSchedule(plan.loop) for plan in plans}
         for plan in plans:
@@ -180,14 +183,14 @@ def _specialize(
     chosen = [plan for plan in plans if any(load.tma for load in plan.async_loads)]
     around = [op for plan in chosen for op in (plan.loop, *plan.loop.ancestors())]
     for plan in chosen:
-        options = {_option(op) for op in (plan.loop, *plan.loop.ancestors())}
+        options = {specialize_option(op) for op in (plan.loop, *plan.loop.ancestors())}
         if options == {WarpSpecialize.AUTO}:
             plan.loop.attributes["warp_specialize"] = default
-    asked = [op for op in function.walk() if _option(op) is WarpSpecialize.ON]
+    asked = [op for op in function.walk() if specialize_option(op) is WarpSpecialize.ON]
     for loop in asked:
         if loop not in around:
             warn(f"{_UNCHANGED}: no TMA load feeds a dot there", loop.loc)
-    off = any(_option(op) is WarpSpecialize.OFF for op in around)
+    off = any(specialize_option(op) is WarpSpecialize.OFF for op in around)
     if asked or (not off and any(_gains(plan, resources) for plan in chosen)):
         try:
             stores = plan_loop_stores(function, aliases, block_stores)
@@ -245,12 +248,6 @@ def _waited(dot: Operation) -> Value:
 
 _UNCHANGED = "this loop is not warp-specialized"
 _OPTIONS = {None: WarpSpecialize.AUTO, True: WarpSpecialize.ON, False: WarpSpecialize.OFF}
-
-
-def _option(op: Operation) -> WarpSpecialize:
-    """Return what a loop's author wants."""
-    is_for = op.defn is control.for_
-    return op["warp_specialize"] if is_for else WarpSpecialize.AUTO
 
 
 def _insertion_point(plan: LoopPlan, target: SimtTarget) -> Point:

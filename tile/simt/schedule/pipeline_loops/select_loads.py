@@ -13,6 +13,7 @@ from tile.ir.core import Function, Operation
 from tile.ir.effects import is_zero
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
+from tile.ir.ops.control import WarpSpecialize
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
 from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, block_layout, block_strips, reason_against
@@ -117,6 +118,7 @@ class LoopPlanner:
     """The plans of one function's loops.
 
     aliases: returns the alias analysis of the function's module, which is computed on first use.
+    specialized: producers are asked for.
     """
 
     def __init__(
@@ -125,12 +127,15 @@ class LoopPlanner:
         aliases: Callable[[], Mapping[str, Alias]],
         resources: Resources,
         num_stages: int,
+        *,
+        specialized: bool = False,
     ) -> None:
         self.function = function
         self.aliases = aliases
         self.resources = resources
         self.target = resources.target
         self.num_stages = num_stages
+        self.specialized = specialized
 
     @cached_property
     def axes(self) -> AxisInfoResult:
@@ -167,8 +172,9 @@ class LoopPlanner:
         async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
         if any(each.tma for each in async_loads):
             async_loads = [each if each.tma else self.tma_copy(each) for each in async_loads]
-        else:
-            async_loads += _not_none(self.cp_async_load(load) for load in indirect)
+            if self.may_specialize(loop):
+                indirect = []  # a producer could not issue their copies
+        async_loads += _not_none(self.cp_async_load(load) for load in indirect)
         plan = None
         for plan in self.candidates(loop, stages, loads, async_loads):
             if self.fits(plan):
@@ -185,6 +191,11 @@ class LoopPlanner:
         operands = double_buffered(loop, plan.async_loads, plan.shared_loads)
         larger = replace(plan, double_buffered=operands)
         return larger if self.fits(larger) else plan
+
+    def may_specialize(self, loop: Operation) -> bool:
+        """Return True if the TMA loads of a loop may get a producer: on request, or if nested."""
+        options = map(specialize_option, (loop, *loop.ancestors()))
+        return self.specialized or loop.parent is not None or WarpSpecialize.ON in options
 
     def early_loads(self, loop: Operation) -> frozenset[Operation]:
         """Return the loads of a loop's body that may be done in an earlier iteration."""
@@ -406,6 +417,11 @@ class LoopPlanner:
             layout = shared_layout(source, self.read_layouts(readers), bits, target.banks)
             return BufferedLoad(load, layout)
         return next((BufferedLoad(load, layout) for layout in layouts if layout is not None), None)
+
+
+def specialize_option(op: Operation) -> WarpSpecialize:
+    """Return what a loop's author wants."""
+    return op["warp_specialize"] if op.defn is control.for_ else WarpSpecialize.AUTO
 
 
 def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
