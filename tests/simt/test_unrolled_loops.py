@@ -1,4 +1,4 @@
-"""Loops are unrolled by the factor that a kernel states, and short ones fully."""
+"""Loops are unrolled by the number that a kernel states, and short ones fully."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ kernel @rows(%p: ptr<f32> {{divisible = 16}}, %q: ptr<f32> {{divisible = 16}}) {
     %x = load %at : tile<256xf32>
     %b = add %a, %x : tile<256xf32>
     yield %b
-  }} {{unroll = {factor}}}
+  }} {{unroll = {unroll}}}
   %to = addptr %qs, %lanes {{stride = 4}} : tile<256xptr<f32>>
   store %to, %sum
   return
@@ -36,11 +36,11 @@ kernel @rows(%p: ptr<f32> {{divisible = 16}}, %q: ptr<f32> {{divisible = 16}}) {
 
 
 @pytest.mark.parametrize(
-    ("trips", "factor", "loops", "loads"),
+    ("trips", "unroll", "loops", "loads"),
     [(64, 1, 1, 1), (64, 4, 1, 4), (66, 4, 2, 5), (4, 1, 0, 4), (5, 1, 1, 1)],
 )
-def test_loops_are_unrolled(trips: int, factor: int, loops: int, loads: int) -> None:
-    module = parse_module(TEXT.format(trips=trips, factor=factor))
+def test_loops_are_unrolled(trips: int, unroll: int, loops: int, loads: int) -> None:
+    module = parse_module(TEXT.format(trips=trips, unroll=unroll))
     lower(module, GENERIC)
     ops = [op.defn for op in module.walk()]
     assert (ops.count(control.for_), ops.count(memory.load)) == (loops, loads)
