@@ -18,8 +18,6 @@ import numpy as np
 
 from tile.ops.core.call import F32, Call, Operand, accumulator
 from tile.ops.core.call_plans import planned
-from tile.ops.core.column_sums import column_sums
-from tile.ops.core.new_arrays import row_major
 from tile.ops.core.reference import Array, wide
 from tile.ops.sequence.attention_arguments import (
     check_shapes,
@@ -28,6 +26,7 @@ from tile.ops.sequence.attention_arguments import (
     strides_of_bias,
     window_of,
 )
+from tile.ops.sequence.attention_bias_launches import bias_gradient, slopes_gradient
 from tile.ops.sequence.attention_gradient_launches import TABLE, Gradients, launch_delta
 from tile.ops.sequence.descriptor_kv_gradient import SIZES
 
@@ -101,9 +100,9 @@ def attention_backward(
     results = [dq, dk, dv]
     options = (config, size, scale, causal, window)
     if bias_gradients and bias is not None:
-        results.append(_bias_gradient(call, gradients, *options))
+        results.append(bias_gradient(call, gradients, *options))
     if bias_gradients and slopes is not None:
-        results.append(_slopes_gradient(call, gradients, *options))
+        results.append(slopes_gradient(call, gradients, *options))
     return tuple(results)
 
 
@@ -112,26 +111,6 @@ def _describes(call: Call, *operands: Operand) -> bool:
     source = operands[0]
     fits = source.shape[-1] in SIZES and source.dtype.itemsize == 2
     return fits and all(operand.size for operand in operands) and call.describes(*operands)
-
-
-def _bias_gradient(call: Call, gradients: Gradients, *options: Any) -> Any:
-    """Return the gradient of the bias, in its type."""
-    bias = next(operand for operand in call.operands if operand.name == "bias")
-    result = call.new(bias.shape, bias.dtype)
-    gradients.launch_bias(result, row_major(bias.shape), bias.shape, False, *options)
-    return result.value
-
-
-def _slopes_gradient(call: Call, gradients: Gradients, *options: Any) -> Any:
-    """Return the gradient of the slopes: sums over keys, then over batches and queries."""
-    batches, heads, queries = gradients.batches, gradients.heads, gradients.queries
-    parts = call.new((batches * queries, heads), accumulator(call.operands[0].dtype))
-    extents = (batches, heads, queries, 1)
-    gradients.launch_bias(parts, (queries * heads, 1, heads, 0), extents, True, *options)
-    result = call.new((heads,), F32)
-    if heads:
-        column_sums(parts, result)
-    return result.value
 
 
 def attention_backward_reference(

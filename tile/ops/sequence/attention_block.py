@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.sequence.attention_loop import LOG2, attend, seen_range, sequence_rows
+from tile.ops.sequence.attention_loop import LOG2, attend, sequence_rows
+from tile.ops.sequence.seen_keys import seen_blocks
 
 
 @tile.jit
@@ -109,22 +110,9 @@ def attention_block(
     offset = keys - queries
     first = rank * BLOCK_M + offset
     # Keys from `middle` to `whole` need no mask; none of the queries sees one from `end` on.
-    begin, end = seen_range(first, keys, window, CAUSAL, BLOCK_M)
-    whole = keys
-    if CAUSAL:
-        whole = min(keys, first + 1)
-    elif window is not None:
-        whole = min(keys, first + window)
-    if q_starts_ptr is not None:
-        whole = max(whole, 0)
-    whole = whole // BLOCK_N * BLOCK_N
-    SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or q_starts_ptr is not None
-    middle = 0
-    if window is not None:
-        begin = begin // BLOCK_N * BLOCK_N
-        whole = max(whole, begin)
-        middle = tl.cdiv(max(0, first + BLOCK_M - window), BLOCK_N) * BLOCK_N
-        middle = min(max(middle, begin), whole)
+    SOME: tl.constexpr = q_starts_ptr is not None
+    begin, middle, whole, end = seen_blocks(first, keys, window, CAUSAL, SOME, BLOCK_M, BLOCK_N)
+    SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or SOME
     if not DESCRIPTORS:
         k_source, v_source = k_head, v_head
     sources = q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2]

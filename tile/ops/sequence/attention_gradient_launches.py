@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tile
-from tile.ops.core.call import Operand
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import Shape
 from tile.ops.core.tables import ANY, Configuration, Table
-from tile.ops.sequence.attention_bias_gradients import bias_gradient_kernel
 from tile.ops.sequence.attention_kv_gradient import gradient_kv_kernel
 from tile.ops.sequence.attention_loop import LOG2_E
 from tile.ops.sequence.attention_probabilities import delta_kernel
@@ -121,42 +119,6 @@ class Gradients:
 
     def _is_ragged(self, tiles: Configuration) -> bool:
         return bool(self.queries % tiles["BLOCK_M"] or self.keys % tiles["BLOCK_N"])
-
-    def launch_bias(
-        self,
-        gradient: Operand,
-        strides: tuple[int, ...],
-        extents: tuple[int, ...],
-        distances: bool,
-        config: Configuration,
-        size: int,
-        scale: float,
-        causal: bool,
-        window: int | None,
-    ) -> None:
-        """Write the gradient of a bias of these extents, or the same of scores times distances.
-
-        extents: of batch, head, query and key, each 1 or that of the scores. distances: multiply
-        by minus the distance, for the gradient of slopes.
-        """
-        rows, heads, queries, keys = extents
-        key_tiles = tile.cdiv(keys, config["BLOCK_N"])
-        grid = (tile.cdiv(queries, config["BLOCK_M"]) * key_tiles, rows * heads)
-        if not grid[0] * grid[1]:
-            return
-        launch(bias_gradient_kernel, grid)(
-            *(*self.inputs, gradient.value, strides, *self.bias),
-            *(self.q_strides, self.k_strides, self.log_strides, heads),
-            *(self.batches if rows == 1 else 1, self.heads if heads == 1 else 1, key_tiles),
-            *(self.heads // self.key_heads, self.queries, self.keys, size, window),
-            LOG2_SCALE=scale * LOG2_E,
-            CAUSAL=bool(causal),
-            DISTANCES=distances,
-            SUM_QUERIES=queries == 1,
-            SUM_KEYS=keys == 1,
-            HEAD=max(16, tile.next_power_of_2(size)),
-            **config,
-        )
 
 
 def launch_delta(result: Any, dout: Any, delta: Any, shape: Shape, heads: int) -> None:

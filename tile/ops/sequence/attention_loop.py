@@ -11,38 +11,10 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.sequence.seen_keys import is_seen
 
 LOG2_E = 1.4426950408889634
 LOG2 = tl.constexpr(LOG2_E)
-
-
-@tile.jit
-def is_seen(position, key, keys, window, CAUSAL: tl.constexpr):
-    """Return which keys queries at `position` see; one of both is a row, the other a column."""
-    seen = key < keys
-    if CAUSAL:
-        seen = seen & (key <= position)
-    if window is not None:
-        seen = seen & (key > position - window)
-        if not CAUSAL:
-            seen = seen & (key < position + window)
-    return seen
-
-
-@tile.jit
-def seen_range(first, keys, window, CAUSAL: tl.constexpr, BLOCK_M: tl.constexpr):
-    """Return the first key that a block of queries sees, and the end of these keys.
-
-    first: the position of the first query of the block.
-    """
-    begin, end = 0, keys
-    if CAUSAL:
-        end = min(keys, first + BLOCK_M)
-    elif window is not None:
-        end = min(keys, first + BLOCK_M - 1 + window)
-    if window is not None:
-        begin = max(0, first - window + 1)
-    return begin, end
 
 
 @tile.jit

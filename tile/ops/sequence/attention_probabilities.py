@@ -8,7 +8,8 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
-from tile.ops.sequence.attention_loop import LOG2, is_seen
+from tile.ops.sequence.attention_loop import LOG2
+from tile.ops.sequence.seen_keys import is_seen
 
 
 @tile.jit

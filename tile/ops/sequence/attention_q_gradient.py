@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.sequence.attention_loop import LOG2, seen_range
+from tile.ops.sequence.attention_loop import LOG2
 from tile.ops.sequence.attention_probabilities import probabilities, rows_of, sequence
+from tile.ops.sequence.seen_keys import seen_range
 
 
 @tile.jit

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.tables import ANY, Table
-from tile.ops.sequence.attention_loop import is_seen
+from tile.ops.sequence.seen_keys import is_seen
 
 SIZES = (64, 128)  # of a head, which these tiles are for
 _FOUR = {"num_warps": 4, "num_stages": 2}

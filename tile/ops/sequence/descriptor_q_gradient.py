@@ -8,7 +8,7 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.tables import ANY, Table
-from tile.ops.sequence.attention_loop import is_seen
+from tile.ops.sequence.seen_keys import is_seen
 
 _FOUR = {"num_warps": 4, "num_stages": 2}
 # By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md).
