@@ -87,9 +87,6 @@ class Timed(Protocol):
 class Assembling(Protocol):
     """A loaded kernel with a step of compilation that is left to its first launch on a device."""
 
-    def start_assembly(self) -> None:
-        """Start that step for the current device; what needs its result waits for it."""
-
     def assemble(self) -> None:
         """Do that step for the current device, if its result can be cached on disk."""
 

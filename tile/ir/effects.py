@@ -128,7 +128,7 @@ def ends(loop: Operation) -> bool:
     """Return True if the `for` or `while` is proven to end, ignoring nested loops."""
     if loop.defn is control.for_:
         step = loop.inputs[2]
-        return _is_extent(step) or _number(step) not in (None, 0)
+        return _is_extent(step) or constant_of(step) not in (None, 0)
     (condition,) = loop.regions[0].yielded
     return any(_reaches_bound(loop, needed) for needed in _conjuncts(condition))
 
@@ -143,10 +143,10 @@ def _conjuncts(condition: Value) -> Iterator[Value]:
             yield from _conjuncts(value)
     elif op.defn is control.if_:
         yielded = [region.yielded[condition.index] for region in op.regions]
-        if _number(yielded[1]) is False:
+        if constant_of(yielded[1]) is False:
             yield from _conjuncts(op.inputs[0])
             yield from _conjuncts(yielded[0])
-        elif _number(yielded[0]) is False:
+        elif constant_of(yielded[0]) is False:
             yield from _conjuncts(yielded[1])
     elif op.defn is arith.cmp:
         yield condition
@@ -165,7 +165,7 @@ def _counts_to(loop: Operation, counter: Value, predicate: Predicate, bound: Val
     ty = counter.type
     if counter.owner is not loop.regions[0] or not (isinstance(ty, Scalar) and ty.is_int()):
         return False
-    limit = _number(bound)
+    limit = constant_of(bound)
     step = _step(loop, counter.index)
     if step is None or (limit is None and loop.defines(bound)):
         return False
@@ -193,7 +193,7 @@ def _step(loop: Operation, index: int) -> int | None:
     first, second = op.inputs
     if op.defn is arith.add and second is body.args[index]:
         first, second = second, first
-    number = _number(second)
+    number = constant_of(second)
     if first is not body.args[index] or number is None:
         return None
     return int(number) if op.defn is arith.add else -int(number)
@@ -205,12 +205,3 @@ def _is_extent(value: Value) -> bool:
     if op is not None and op.defn is arith.cast and value.type.element.bits > I32.bits:
         op = op.inputs[0].op
     return op is not None and op.defn is program.num_programs
-
-
-def _number(value: Value) -> bool | int | float | None:
-    """Return the number of a scalar constant, or None."""
-    op = value.op
-    if op is None or op.defn is not arith.const:
-        return None
-    number: bool | int | float = op.attributes["value"]
-    return number

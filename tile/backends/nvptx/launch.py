@@ -147,10 +147,6 @@ class LoadedKernel:
             None if kernel.faults is None else kernel.faults.fields,
         ).bound()
 
-    def start_assembly(self) -> None:
-        """Let ptxas make the cubin for the current device, and do not wait for it."""
-        self._assembly(driver.current_device())
-
     def assemble(self) -> None:
         """Let ptxas make the cubin for the current device now, for the cache on disk."""
         self._assembly(driver.current_device())()

@@ -16,6 +16,7 @@ from tile.backends.nvptx.emit.tma import (
     copy_by_tma,
     elect_one,
     first_warp,
+    load_text,
     mbarrier_address,
     pointer_of,
     strips_of,
@@ -103,12 +104,10 @@ def tma_load_multicast(builder: FunctionBuilder, op: Operation) -> None:
                 moved = builder.new(f"add i32 {moved}, {more}")
             start.append(moved)
         boxes.append((low.byte, start))
-    name = "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
-    place = f"[$1+{{byte}}], [$2, {{{{{{index}}}}}}], [$3+{mbarrier.offset}], $4"
     copy_by_tma(
         builder,
         op,
-        f"{name}.multicast::cluster {place}",
+        load_text(mbarrier, multicast=".multicast::cluster", operands=", $4"),
         first_warp(builder, op["active"]),
         tensor_map_of(op, strips, split.box_dim),
         boxes,

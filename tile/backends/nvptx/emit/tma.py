@@ -119,13 +119,20 @@ def mbarrier_arrive(builder: FunctionBuilder, op: Operation) -> None:
     elect_one(builder, [text], [("i1", "true"), (SHARED, pointer_of(builder, address))])
 
 
+def load_text(
+    mbarrier: SharedAddress, mode: str = "", multicast: str = "", operands: str = ""
+) -> str:
+    """Return the text of a TMA load, with places for what `copy_by_tma` fills in."""
+    name = f"cp.async.bulk.tensor.{{rank}}d.shared::cluster.global{mode}"
+    name += f".mbarrier::complete_tx::bytes{multicast}"
+    return f"{name} [$1+{{byte}}], [$2, {{{{{{index}}}}}}], [$3+{mbarrier.offset}]{operands}"
+
+
 def tma_load(builder: FunctionBuilder, op: Operation) -> None:
     """Emit an instruction for each TMA box of the descriptor block."""
     mbarrier = mbarrier_address(builder, op)
-    name = "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
-    text = f"{name} [$1+{{byte}}], [$2, {{{{{{index}}}}}}], [$3+{mbarrier.offset}]"
     predicate = first_warp(builder, op["active"])
-    _copy(builder, op, text, predicate, (SHARED, pointer_of(builder, mbarrier)))
+    _copy(builder, op, load_text(mbarrier), predicate, (SHARED, pointer_of(builder, mbarrier)))
 
 
 def tma_load_im2col(builder: FunctionBuilder, op: Operation) -> None:
@@ -137,30 +144,15 @@ def tma_load_im2col(builder: FunctionBuilder, op: Operation) -> None:
     pixels = strips.shape[0]
     window = (op["lower"], op["upper"], op["steps"])
     map_ = tensor_map_of(op, strips, (pixels, strips.width))._replace(window=window)
-    address = builder.buffers[op["mem"]]
+    shifts = ", ".join([f"${number}" for number in range(4, 4 + len(moves))])
+    text = load_text(mbarrier, ".im2col", operands=f", {{{{{shifts}}}}}")
     # TMA counts axes from the innermost one.
-    operands: list[Operand] = [
-        ("i1", first_warp(builder, op["active"])),
-        (SHARED, pointer_of(builder, address)),
-        ("ptr", map_parameter(builder, map_)),
-        (SHARED, pointer_of(builder, mbarrier)),
-        *[("i16", move) for move in reversed(moves)],
-        *[("i32", value) for value in reversed(pixel)],
-    ]
-    first = 4 + len(moves)
-    shifts = ", ".join([f"${number}" for number in range(4, first)])
-    outer = [f"${number}" for number in range(first, first + len(pixel))]
-    name = f"cp.async.bulk.tensor.{len(index)}d.shared::cluster.global.im2col"
-    lines = []
-    for strip in range(strips.count):
-        names = ", ".join([f"${len(operands)}", *outer])
-        operands.append(("i32", _plus(builder, channel, strip * strips.width)))
-        byte = address.offset + strip * pixels * strips.row_bytes
-        lines.append(
-            f"{name}.mbarrier::complete_tx::bytes [$1+{byte}], [$2, {{{names}}}], "
-            f"[$3+{mbarrier.offset}], {{{shifts}}}"
-        )
-    elect_one(builder, lines, operands)
+    more = [(SHARED, pointer_of(builder, mbarrier)), *[("i16", move) for move in reversed(moves)]]
+    boxes = (
+        (strip * pixels * strips.row_bytes, [*pixel, _plus(builder, channel, strip * strips.width)])
+        for strip in range(strips.count)
+    )
+    copy_by_tma(builder, op, text, first_warp(builder, op["active"]), map_, boxes, more)
 
 
 def tma_store(builder: FunctionBuilder, op: Operation) -> None:
