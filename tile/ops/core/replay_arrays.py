@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tile.ops.core.call_records import CallPlan, NewArray
@@ -82,26 +82,29 @@ def device_conditions(made: Sequence[Any], names: Names) -> list[str]:
     return [f"{current}() != {made[0].get_device()}"]
 
 
-def address_conditions(
-    separation: Separation, read: Sequence[int], address: Callable[[int], str], names: Names
-) -> list[str]:
+def address_word(position: int) -> str:
+    """Return the name of the address of the array at a position."""
+    return f"~p{position}"
+
+
+def address_conditions(separation: Separation, read: Sequence[int], names: Names) -> list[str]:
     """Return conditions that are true unless arrays are aligned, and those to write lie apart.
 
-    read: the positions of all arrays whose addresses are read. address: returns the name of one.
+    read: the positions of all arrays whose addresses are read.
     """
     extents = separation.extents
     pairs = [(one, other) for one in separation.outputs for other in extents if one != other]
     conditions = []
     if len(pairs) > MOST_COMPARED:
         check = names.add("check", AddressCheck(separation))
-        addresses = tuple_text(map(address, extents))
+        addresses = tuple_text(map(address_word, extents))
         test = f"(~addresses := {addresses}) != {check}.latest"
         conditions.append(f"{test} and not {check}.accepts(~addresses)")
         read, pairs = [at for at in read if at not in extents], []
     if read:
-        conditions.append(f"({' | '.join(map(address, read))}) % {DIVISOR}")
+        conditions.append(f"({' | '.join(map(address_word, read))}) % {DIVISOR}")
     for one, other in pairs:
-        low, high = address(one), address(other)
+        low, high = address_word(one), address_word(other)
         below, above = names.add("c", -extents[other]), names.add("c", extents[one])
         equal = f"{high} != {low} and " if separation.may_be_one(one, other) else ""
         conditions.append(f"{equal}{below} < {high} - {low} < {above}")

@@ -1,0 +1,112 @@
+"""The statements of a replay that launch kernels, and the conditions under which they are right."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tile.backends.capabilities import Passed
+from tile.ops.core.call_records import ArrayAt, CallPlan, Launch, Varied
+from tile.ops.core.generated import Names, tuple_text
+from tile.ops.core.replay_arrays import address_word
+from tile.ops.core.replay_launches import FastLaunch, leaves
+from tile.runtime.arguments.autograd import version_counter
+from tile.runtime.grid import normalize_grid
+
+
+class LaunchStatements:
+    """The statements that launch kernels with the arrays of a plan.
+
+    values: the arrays by position. words: their names. parameters: the names of the op's. numbers:
+    statements for the numbers that vary. notes: those that tell autograd of writes. addresses: the
+    positions of arrays whose addresses are read. exceptions: conditions for following the plan by
+    ordinary means. unchanged: tests that launches are as they were.
+    """
+
+    def __init__(
+        self,
+        plan: CallPlan,
+        values: Sequence[Any],
+        words: Sequence[str],
+        parameters: Sequence[str],
+        names: Names,
+    ) -> None:
+        self._plan = plan
+        self._values = values
+        self._words = words
+        self._parameters = parameters
+        self._names = names
+        self._kernels: list[Any] = []
+        self.addresses: set[int] = {*plan.aligned}
+        self.numbers: list[str] = []
+        self.notes: list[str] = []
+        self.launches: list[str] = []
+        self.exceptions: list[str] = []
+        self.unchanged = ["not ~callbacks"]
+
+    def address(self, position: int) -> str:
+        """Return the name of an address, which is read."""
+        self.addresses.add(position)
+        return address_word(position)
+
+    def add(self, launch: Launch, fast: FastLaunch | None) -> None:
+        """Add a launch; by ordinary means if there is no fast one, or that does nothing."""
+        start = self._names.add("start", launch.start)
+        ordinary = f"{start}({tuple_text(self._words)}, {tuple_text(self._parameters)})"
+        if fast is None:
+            self.launches.append(ordinary)
+            return
+        self._watch(launch.kernel, fast)
+        for one, other in fast.distinct:
+            self.exceptions.append(f"{self.address(one)} == {self.address(other)}")
+        self._note(fast)
+        passed: dict[str, int] = {}
+        values: list[int | float | Passed] = []
+        for leaf in leaves(fast.arguments):
+            word = self._word(leaf)
+            values.append(Passed(passed.setdefault(word, len(passed))) if word else leaf)
+        fixed = fast.entry.fixed(normalize_grid(launch.grid), values)
+        repeat = self._names.add("repeat", fixed)
+        self.launches.append(f"if not {repeat}({', '.join(passed)}): {ordinary}")
+
+    def _note(self, fast: FastLaunch) -> None:
+        """Let the replay tell autograd of the writes of a launch.
+
+        The key has which tensors of lists require a gradient.
+        """
+        if not fast.written:
+            return
+        words = [self._words[at] for at in fast.written]
+        from_lists = all(self._plan.sources[at][1] is not None for at in fast.written)
+        if from_lists and not any(self._values[at].requires_grad for at in fast.written):
+            count = self._names.add("count", version_counter(sys.modules["torch"]))
+            self.notes.append(f"{count}({tuple_text(words)})")
+        else:
+            note = self._names.add("note", fast.entry.kernel.note_writes([*fast.written.values()]))
+            self.notes.append(f"{note}({', '.join(words)})")
+
+    def _watch(self, kernel: Any, fast: FastLaunch) -> None:
+        """Let the replay test that a kernel's launches are as they were."""
+        if any(kernel is other for other in self._kernels):
+            return
+        self._kernels.append(kernel)
+        self.unchanged += [
+            self._names.add("alive", fast.plan.alive),
+            self._names.add("cache", kernel.cache),
+            f"not {self._names.add('hooks', kernel.pre_run_hooks)}",
+        ]
+        if fast.plan.current is not None:
+            self.unchanged.append(f"{self._names.add('current', fast.plan.current)}()")
+
+    def _word(self, leaf: Any) -> str:
+        """Return the name of a value, empty for a constant; one that varies is a float."""
+        if type(leaf) is ArrayAt:
+            return self.address(leaf.position)
+        if type(leaf) is not Varied:
+            return ""
+        number = f"~v{len(self.numbers)}"
+        function = self._names.add("f", leaf.function)
+        self.numbers.append(f"{number} = {function}({self._parameters[leaf.argument]})")
+        self.exceptions.append(f"type({number}) is not float")
+        return number
