@@ -11,23 +11,19 @@ from typing import Any
 
 import numpy as np
 
-import tile
-from tile.ops.core.call import F32, Call, accumulator
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.sequence import attention_gradient_launches as backward
 from tile.ops.sequence.attention_arguments import window_of
 from tile.ops.sequence.attention_backward import attention_backward_reference
-from tile.ops.sequence.attention_loop import LOG2_E
-from tile.ops.sequence.descriptor_kv_gradient import SIZES
 from tile.ops.sequence.varlen_arguments import (
     check_lengths,
     sequences_of,
     strides_of,
     varlen_operands,
 )
-from tile.ops.sequence.varlen_kv_gradient import varlen_kv_kernel
-from tile.ops.sequence.varlen_q_gradient import KEY_TILES, QUERY_TILES, count_sums, varlen_q_kernel
+from tile.ops.sequence.varlen_gradient_launches import describes, launch_by_descriptors
 
 
 @planned()
@@ -66,8 +62,8 @@ def varlen_attention_backward(
     call.array("log_sums", log_sums, dtypes=(sums,), shape=(heads, tokens)).contiguous()
     dq, dk, dv = (call.new(operand.shape, source.dtype).value for operand in (source, key, key))
     plain = window is None and source.size and key.size
-    if plain and longest and longest_keys and _describes(call):
-        _by_descriptors(
+    if plain and longest and longest_keys and describes(call):
+        launch_by_descriptors(
             *(call, (q, k, v, dout), result, log_sums, (dq, dk, dv), (q_starts, k_starts)),
             *(starts.size - 1, longest, longest_keys, scale, bool(causal)),
         )
@@ -94,50 +90,6 @@ def varlen_attention_backward(
             *(size, scale, causal, window),
         )
     return dq, dk, dv
-
-
-def _describes(call: Call) -> bool:
-    """Return True if there are kernels that load blocks of q, k, v and dout by descriptors."""
-    tensors = [operand for operand in call.operands if operand.name in ("q", "k", "v", "dout")]
-    fits = tensors[0].shape[-1] in SIZES and tensors[0].dtype.itemsize == 2
-    return fits and call.describes(*tensors)
-
-
-def _by_descriptors(
-    call: Call,
-    tensors: tuple[Any, Any, Any, Any],
-    result: Any,
-    log_sums: Any,
-    outputs: tuple[Any, Any, Any],
-    starts: tuple[Any, Any],
-    sequences: int,
-    longest: int,
-    longest_keys: int,
-    scale: float,
-    causal: bool,
-) -> None:
-    """Write dq, dk and dv without a window, by kernels with descriptors."""
-    (tokens, heads, size), (key_tokens, key_heads, _) = (
-        operand.shape for operand in call.operands[:2]
-    )
-    count = count_sums(tokens, sequences)
-    sums, delta = (call.new((heads, count), F32).value for _ in range(2))
-    tiles, (dq, dk, dv) = QUERY_TILES.select(call.backend, size), outputs
-    options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
-    launch(varlen_q_kernel, (tile.cdiv(longest, tiles["BLOCK_M"]), sequences * heads))(
-        *(*tensors, result, log_sums, sums, delta, dq, *starts, heads, key_heads),
-        *(tokens, key_tokens, count, longest, longest_keys),
-        **options,
-        **tiles,
-    )
-    tiles = KEY_TILES.select(call.backend, size)
-    launch(varlen_kv_kernel, (tile.cdiv(longest_keys, tiles["BLOCK_N"]), sequences * key_heads))(
-        *(*tensors, sums, delta, dk, dv, *starts, heads, key_heads),
-        *(tokens, count, longest, longest_keys),
-        GROUPED=heads != key_heads,
-        **options,
-        **tiles,
-    )
 
 
 def varlen_attention_backward_reference(

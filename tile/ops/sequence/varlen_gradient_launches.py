@@ -1,0 +1,57 @@
+"""The launches of the gradients of attention of sequences of different lengths by descriptors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+from tile.ops.core.call import F32, Call
+from tile.ops.core.call_plans import launch
+from tile.ops.sequence.attention_loop import LOG2_E
+from tile.ops.sequence.descriptor_kv_gradient import SIZES
+from tile.ops.sequence.varlen_kv_gradient import varlen_kv_kernel
+from tile.ops.sequence.varlen_q_gradient import KEY_TILES, QUERY_TILES, count_sums, varlen_q_kernel
+
+
+def describes(call: Call) -> bool:
+    """Return True if there are kernels that load blocks of q, k, v and dout by descriptors."""
+    tensors = [operand for operand in call.operands if operand.name in ("q", "k", "v", "dout")]
+    fits = tensors[0].shape[-1] in SIZES and tensors[0].dtype.itemsize == 2
+    return fits and call.describes(*tensors)
+
+
+def launch_by_descriptors(
+    call: Call,
+    tensors: tuple[Any, Any, Any, Any],
+    result: Any,
+    log_sums: Any,
+    outputs: tuple[Any, Any, Any],
+    starts: tuple[Any, Any],
+    sequences: int,
+    longest: int,
+    longest_keys: int,
+    scale: float,
+    causal: bool,
+) -> None:
+    """Write dq, dk and dv without a window, by kernels with descriptors."""
+    (tokens, heads, size), (key_tokens, key_heads, _) = (
+        operand.shape for operand in call.operands[:2]
+    )
+    count = count_sums(tokens, sequences)
+    sums, delta = (call.new((heads, count), F32).value for _ in range(2))
+    tiles, (dq, dk, dv) = QUERY_TILES.select(call.backend, size), outputs
+    options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
+    launch(varlen_q_kernel, (tile.cdiv(longest, tiles["BLOCK_M"]), sequences * heads))(
+        *(*tensors, result, log_sums, sums, delta, dq, *starts, heads, key_heads),
+        *(tokens, key_tokens, count, longest, longest_keys),
+        **options,
+        **tiles,
+    )
+    tiles = KEY_TILES.select(call.backend, size)
+    launch(varlen_kv_kernel, (tile.cdiv(longest_keys, tiles["BLOCK_N"]), sequences * key_heads))(
+        *(*tensors, sums, delta, dk, dv, *starts, heads, key_heads),
+        *(tokens, count, longest, longest_keys),
+        GROUPED=heads != key_heads,
+        **options,
+        **tiles,
+    )
