@@ -53,44 +53,40 @@ def sum(
     )
 
 
-@member
-def max(
-    build: Builder,
-    input: Tensor,
-    axis: Any = None,
-    return_indices: bool = False,
-    return_indices_tie_break_left: bool = True,
-    keep_dims: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """The greatest element along `axis`, ignoring NaN; with its index if `return_indices`.
+def _extremum(kind: ArgKind, adjective: str) -> Builtin[..., Tensor | tuple[Tensor, Tensor]]:
+    """Declare the function of the greatest or least element along an axis."""
+    name = f"tl.{kind}"
 
+    def find(
+        build: Builder,
+        input: Tensor,
+        axis: Any = None,
+        return_indices: bool = False,
+        return_indices_tie_break_left: bool = True,
+        keep_dims: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        if compile_time_bool(return_indices, f"the return_indices of {name}"):
+            left = return_indices_tie_break_left
+            return _located(build, name, kind, input, axis, left, keep_dims)
+        x = numbers(name, input)
+        if x.dtype.bits < 32:
+            x = convert(build, x, F32 if x.dtype.is_floating() else I32)
+        return _reduced(build, name, x, axis, keep_dims, ReduceKind(kind.value))
+
+    find.__name__ = find.__qualname__ = kind.value
+    find.__doc__ = (
+        f"The {adjective} element along `axis`, ignoring NaN; with its index if `return_indices`.\n"
+        """
     Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
     equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
     is false.
     """
-    return _greatest(
-        build, ArgKind.MAX, input, axis, return_indices, return_indices_tie_break_left, keep_dims
     )
+    return member(find)
 
 
-@member
-def min(
-    build: Builder,
-    input: Tensor,
-    axis: Any = None,
-    return_indices: bool = False,
-    return_indices_tie_break_left: bool = True,
-    keep_dims: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """The least element along `axis`, ignoring NaN; with its index if `return_indices`.
-
-    Types narrower than 32 bits are widened to float32 or int32; with indices, only bfloat16 is. Of
-    equal elements, the lowest index is returned, or any of them if `return_indices_tie_break_left`
-    is false.
-    """
-    return _greatest(
-        build, ArgKind.MIN, input, axis, return_indices, return_indices_tie_break_left, keep_dims
-    )
+max = _extremum(ArgKind.MAX, "greatest")
+min = _extremum(ArgKind.MIN, "least")
 
 
 @member
@@ -250,18 +246,6 @@ def _index_in_rows(build: Builder, indices: Value, row: Value, size: int) -> Val
     chosen = build(arith.select, own, within.value, build.constant(0, indices.type))
     place = build(ops.reduce, chosen, axis=-1, kind=ReduceKind.OR)
     return build(arith.add, build(arith.mul, row, build.constant(size, row.type)), place)
-
-
-def _greatest(
-    build: Builder, kind: ArgKind, input: Any, axis: Any, indices: Any, left: Any, keep_dims: Any
-) -> Tensor | tuple[Tensor, Tensor]:
-    name = f"tl.{kind}"
-    if compile_time_bool(indices, f"the return_indices of {name}"):
-        return _located(build, name, kind, input, axis, left, keep_dims)
-    x = numbers(name, input)
-    if x.dtype.bits < 32:
-        x = convert(build, x, F32 if x.dtype.is_floating() else I32)
-    return _reduced(build, name, x, axis, keep_dims, ReduceKind(kind.value))
 
 
 def _scannable(build: Builder, name: str, input: Any) -> Tensor:

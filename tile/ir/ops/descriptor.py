@@ -15,7 +15,7 @@ from tile.ir.declare import op
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.op_definition import TILE_ONLY, TILE_OR_LAID_OUT, Effect
 from tile.ir.ops.memory import RMW_ELEMENTS, RMWKind
-from tile.ir.types import I32, I64, Pointer, Scalar, Tile, Type, require
+from tile.ir.types import I32, I64, Pointer, Scalar, Tile, Type, listed, require
 
 # Atomic operations on blocks return nothing, so an exchange would be a store.
 REDUCE_KINDS = tuple(kind for kind in RMWKind if not kind.exchanges)
@@ -234,24 +234,49 @@ def descriptor_pointers(pointers: Type, base: Type, *numbers: Type) -> Type:
     as an unsigned integer. A load through the pointers reads all elements of the block that are in
     bounds, so it may lower to a TMA load.
     """
+    _block("descriptor_pointers", pointers, base)
+    check_numbers("descriptor_pointers", numbers, pointers.rank)
+    return pointers
+
+
+def _block(name: str, pointers: Type, base: Type) -> None:
+    """Raise unless `pointers` is a tile of pointers to numbers, of which `base` is one."""
     require(
         isinstance(base, Pointer)
         and isinstance(pointers, Tile)
         and isinstance(base.pointee, Scalar)
         and pointers.of == base,
-        f"descriptor_pointers takes a tile of pointers and one of them, not {pointers} and {base}",
+        f"{name} takes a tile of pointers and one of them, not {pointers} and {base}",
     )
-    assert isinstance(pointers, Tile) and isinstance(base, Pointer)
-    assert isinstance(base.pointee, Scalar)
-    rank = pointers.rank
-    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * rank)
+
+
+def check_numbers(name: str, numbers: tuple[Type, ...], rank: int, offsets: int = 0) -> None:
+    """Raise for other numbers than the extents, strides and index of an array, and some offsets."""
+    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * (rank + offsets))
     require(
         numbers == expected,
-        f"descriptor_pointers of rank {rank} takes ({', '.join(map(str, expected))}) for "
-        "extents, strides "
-        f"and an index, not ({', '.join(map(str, numbers))})",
+        f"{name} of rank {rank} takes numbers of types ({listed(expected)}), not "
+        f"({listed(numbers)})",
     )
-    return pointers
+
+
+def check_window(
+    name: str,
+    numbers: tuple[Type, ...],
+    lower: tuple[int, ...],
+    upper: tuple[int, ...],
+    steps: tuple[int, ...],
+) -> None:
+    """Raise for a window, or numbers with its offsets, that `im2col_pointers` does not take."""
+    spatial = len(lower)
+    require(
+        spatial in OFFSET_BITS
+        and len(upper) == len(steps) == spatial
+        and all(n > 0 for n in steps),
+        f"{name} takes lower, upper and positive steps for 1 to {max(OFFSET_BITS)} spatial axes, "
+        f"not {lower}, {upper} and {steps}",
+    )
+    check_numbers(name, numbers, spatial + 2, spatial)
 
 
 # The bits of an offset of `im2col_pointers`, by the number of spatial axes.
@@ -286,28 +311,9 @@ def im2col_pointers(
     through the pointers reads all of its elements that are in bounds. Offsets are unsigned integers
     of `OFFSET_BITS`; lowering relies on it.
     """
-    spatial = len(lower)
-    require(
-        1 <= spatial <= 3 and len(upper) == len(steps) == spatial and all(n > 0 for n in steps),
-        "im2col_pointers takes lower, upper and positive steps for 1 to 3 spatial axes, not "
-        f"{lower}, {upper} and {steps}",
-    )
-    require(
-        isinstance(base, Pointer)
-        and isinstance(pointers, Tile)
-        and isinstance(base.pointee, Scalar)
-        and pointers.of == base
-        and pointers.rank == 2,
-        "im2col_pointers takes a tile of pointers of two axes and one of them, not "
-        f"{pointers} and {base}",
-    )
-    rank = spatial + 2
-    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * (rank + spatial))
-    require(
-        numbers == expected,
-        f"im2col_pointers of {spatial} spatial axes takes ({', '.join(map(str, expected))}) for "
-        f"extents, strides, an index and offsets, not ({', '.join(map(str, numbers))})",
-    )
+    _block("im2col_pointers", pointers, base)
+    require(pointers.rank == 2, f"im2col_pointers takes a tile of two axes, not {pointers}")
+    check_window("im2col_pointers", numbers, lower, upper, steps)
     return pointers
 
 

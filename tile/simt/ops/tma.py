@@ -28,9 +28,10 @@ from __future__ import annotations
 
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import Effect, Trait
+from tile.ir.ops.descriptor import check_numbers, check_window
 from tile.ir.ops.memory import RMWKind, pointee
 from tile.ir.shared_type import Shared
-from tile.ir.types import BF16, F16, F32, I1, I32, I64, U32, U64, Scalar, Type, require, with_shape
+from tile.ir.types import BF16, F16, F32, I1, I32, I64, U32, U64, Scalar, Type, require
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.shared import buffer
@@ -172,25 +173,9 @@ def tma_load_im2col(
     """
     name = "tma_load_im2col"
     check_mbarriers(name, bars, iteration, active)
-    held = buffer(name, mem)
-    require(len(held.dims) == 2, f"{name} takes a buffer of rank 2, not {mem}")
-    block = with_shape(held.dims, pointee(name, ptr))
-    require(block == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
-    spatial = len(lower)
-    require(
-        1 <= spatial <= MAX_RANK - 2
-        and len(upper) == len(steps) == spatial
-        and all(n > 0 for n in steps),
-        f"{name} takes lower, upper and positive steps for 1 to {MAX_RANK - 2} spatial axes, not "
-        f"{lower}, {upper} and {steps}",
-    )
-    rank = spatial + 2
-    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * (rank + spatial))
-    require(
-        numbers == expected,
-        f"{name} of {spatial} spatial axes takes numbers of types ({_list(expected)}), not "
-        f"({_list(numbers)})",
-    )
+    rank = _check_buffer(name, mem, ptr)
+    require(rank == 2, f"{name} takes a buffer of rank 2, not {mem}")
+    check_window(name, numbers, lower, upper, steps)
 
 
 @lowered_op(
@@ -269,17 +254,13 @@ def array_operands(op: Operation) -> tuple[list[Value], list[Value], list[Value]
 
 def check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> None:
     """Raise for a buffer, an array and numbers that do not fit together."""
-    held = buffer(name, mem)
-    rank = len(held.dims)
+    rank = _check_buffer(name, mem, ptr)
     require(1 <= rank <= MAX_RANK, f"{name} takes a buffer of rank 1 to {MAX_RANK}, not {mem}")
-    block = with_shape(held.dims, pointee(name, ptr))
-    require(block == with_shape(held.dims, held.of), f"{name} of {mem} takes no {ptr}")
-    expected = (*(I32,) * rank, *(I64,) * (rank - 1), *(I32,) * rank)
-    require(
-        numbers == expected,
-        f"{name} of rank {rank} takes numbers of types ({_list(expected)}), not ({_list(numbers)})",
-    )
+    check_numbers(name, numbers, rank)
 
 
-def _list(types: tuple[Type, ...]) -> str:
-    return ", ".join(map(str, types))
+def _check_buffer(name: str, mem: Type, ptr: Type) -> int:
+    """Return the rank of a buffer; raise unless `ptr` points to its elements."""
+    held = buffer(name, mem)
+    require(pointee(name, ptr) == held.of, f"{name} of {mem} takes no {ptr}")
+    return len(held.dims)

@@ -203,28 +203,15 @@ def specialize(
             computable.append(each)
     outer_loads = computable
     warps = _warps(loops[0])
-    needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
-    if needed > at_entry:
-        raise CannotSpecializeError(
-            f"a wgmma takes {needed} registers of each thread, and the {warps + PRODUCER_WARPS} "
-            f"warps have {at_entry} at entry",
-            plans[0].loop,
-        )
-    tiles, left = _tile_registers(function, plans, resources), resources.consumer_registers(warps)
-    if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
-        raise CannotSpecializeError(
-            f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to each "
-            f"thread of {warps} warps",
-            plans[0].loop,
-        )
-    planned = max(plan.stages for plan in plans)
+    _check_registers(function, plans, warps, resources)
+    planned, stage = max(plan.stages for plan in plans), _stage_bytes(loops)
     for columns in STRIP_COLUMNS:
         stores = [store.in_strips(columns) for store in stores]
         other = _other_bytes(function, loops, stores, outer_loads, resources)
-        if other + planned * _stage_bytes(loops) <= resources.target.shared_bytes:
+        left = resources.target.shared_bytes - other
+        stages = min(planned, left // stage)
+        if stages == planned:
             break
-    stage, left = _stage_bytes(loops), resources.target.shared_bytes - other
-    stages = min(planned, left // stage)
     if stages < (2 if fewer_stages else planned):
         raise CannotSpecializeError(
             f"its channels would have {stages} stages: of {left} bytes of shared memory, a stage "
@@ -392,6 +379,26 @@ def _check_scalar(
                 f"the address of a load needs a `{op.name}`, which may be done only once", op
             )
     return repeatable.intersection(ops)
+
+
+def _check_registers(
+    function: Function, plans: Sequence[LoopPlan], warps: int, resources: Resources
+) -> None:
+    """Raise if a producer leaves threads too few registers for a wgmma, or for their tiles."""
+    needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
+    if needed > at_entry:
+        raise CannotSpecializeError(
+            f"a wgmma takes {needed} registers of each thread, and the {warps + PRODUCER_WARPS} "
+            f"warps have {at_entry} at entry",
+            plans[0].loop,
+        )
+    tiles, left = _tile_registers(function, plans, resources), resources.consumer_registers(warps)
+    if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
+        raise CannotSpecializeError(
+            f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to each "
+            f"thread of {warps} warps",
+            plans[0].loop,
+        )
 
 
 def _tile_registers(function: Function, plans: Sequence[LoopPlan], resources: Resources) -> int:
