@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.metadata
 import importlib.util
 import math
 import os
@@ -112,6 +113,12 @@ def triton_matmul(torch: Any, a: Any, b: Any) -> Run | None:
         return run
 
     return fastest(map(run_of, matmul_tiles(m, n)))
+
+
+def tilelang_name() -> str:
+    """Return TileLang's name, with its version if it is installed."""
+    version = importlib.metadata.version("tilelang") if installed("tilelang") else ""
+    return f"TileLang {version}".rstrip()
 
 
 def tilelang_matmul(a: Any, b: Any) -> Run | None:

@@ -174,14 +174,13 @@ def run(bench: Bench, figure: Figure, results: Results, limit: float) -> bool:
 
 
 def machine(bench: Bench) -> str:
-    """Return the machine and the versions of the peers."""
+    """Return the machine and the versions of the peers of most figures."""
     if bench.torch is None:
         kind = "OpenCL" if importlib.util.find_spec("pyopencl") else "the interpreter"
         return f"{platform.processor() or platform.machine()}, {kind}"
     peers = [f"torch {bench.torch.__version__}"]
-    for name in ("triton", "tilelang"):
-        if importlib.util.find_spec(name) is not None:
-            peers.append(f"{name} {importlib.metadata.version(name)}")
+    if importlib.util.find_spec("triton") is not None:
+        peers.append(f"triton {importlib.metadata.version('triton')}")
     return ", ".join([bench.torch.cuda.get_device_name(), *peers])
 
 

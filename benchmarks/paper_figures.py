@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from compiler_peers import Run, if_it_runs, tilelang_matmul, triton_matmul
+from compiler_peers import Run, if_it_runs, tilelang_matmul, tilelang_name, triton_matmul
 from ops import Bench, reference_of
 
 import tile.ops
@@ -88,7 +88,8 @@ def matmul_problem(bench: Bench, m: int, n: int, k: int, everyone: bool = False)
         peers["tile, stream-K"] = lambda: tile.ops.matmul(a, b, splits="stream")
         if everyone:
             peers["Triton"] = if_it_runs("Triton", lambda: triton_matmul(bench.torch, a, b))
-            peers["TileLang"] = if_it_runs("TileLang", lambda: tilelang_matmul(a, b))
+            name = tilelang_name()
+            peers[name] = if_it_runs(name, lambda: tilelang_matmul(a, b))
         peers[other] = lambda: a @ b
     present = {name: run for name, run in peers.items() if run is not None}
     return Problem(f"{m}x{n}x{k}", 2.0 * m * n * k, present, other, 2.0 * (m * k + k * n + m * n))
