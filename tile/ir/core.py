@@ -11,7 +11,7 @@ survives the removal of the current operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from tile.ir.op_definition import OpDef, Trait
@@ -50,6 +50,13 @@ class Value:
     @property
     def users(self) -> Iterator[Operation]:
         return (op for op, _ in self.uses)
+
+    def dominates(self, op: Operation) -> bool:
+        """Return True if the value is defined where an operation may use it."""
+        for each in (op, *op.ancestors()):
+            if self.block is each.block:
+                return self.op is None or self.op.is_before(each)
+        return False
 
     def replace_by(self, other: Value) -> None:
         """Make every use of this value a use of `other`."""
@@ -252,6 +259,12 @@ class Block:
         value = Value(ty, self, len(self.args), name)
         self.args.append(value)
         return value
+
+    def remove_args(self, removed: Container[Value]) -> None:
+        """Remove arguments, which have no uses any more."""
+        self.args = [value for value in self.args if value not in removed]
+        for index, value in enumerate(self.args):
+            value.index = index
 
     @property
     def ops(self) -> Iterator[Operation]:

@@ -7,7 +7,7 @@ the GIL, some 20 us in all, and launches the kernel on XLA's own buffers.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import jax
@@ -16,7 +16,7 @@ import numpy as np
 from tile.errors import BackendError
 from tile.jax.call_frame import Buffer, CallFrame, Handler
 from tile.jax.launches import LAUNCHES, Operand
-from tile.runtime.arguments.device_arrays import Array, DeviceArray
+from tile.runtime.arguments.device_arrays import Array, DeviceArray, contiguous_strides
 
 TARGET = "tile_launch"
 """The name under which XLA has the handlers."""
@@ -113,20 +113,13 @@ def _device_view(
         device="cuda",
         dtype=dtype,
         shape=buffer.shape,
-        strides=_strides(buffer.shape, dtype.itemsize),
+        strides=contiguous_strides(buffer.shape, dtype.itemsize),
         address=buffer.address,
         fetch=_no_copies,
         put=_no_copies,
         writeable=writes,
         stream=stream,
     )
-
-
-def _strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    strides = [itemsize]
-    for extent in reversed(shape[1:]):
-        strides.append(strides[-1] * max(1, extent))
-    return tuple(reversed(strides))[: len(shape)]
 
 
 def _no_copies(*values: Any) -> NoReturn:

@@ -17,6 +17,7 @@ from tile.ir.core import Function, Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, descriptor, memory, shape
+from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.passes import module_pass
 from tile.ir.types import I32, I64, Scalar, Tile
 from tile.tracebacks import warn
@@ -67,13 +68,13 @@ def find_blocks(
 def _state_blocks(function: Function, warn_unproven: bool, without_dots: bool) -> bool:
     """State the blocks of a kernel's loads and stores; return True if there are some."""
     accesses = [op for op in function.walk() if op.defn in (memory.load, memory.store)]
-    operands = {op for op in accesses if _is_loaded_for_dot(op) and not _is_stated(op)}
+    operands = {op for op in accesses if _is_loaded_for_dot(op) and block_pointers_of(op) is None}
     if not operands and not without_dots:
         return False
     blocks = PointerBlocks(function)
     proven: list[tuple[Operation, PointerBlock]] = []
     for op in accesses:
-        if not _is_stated(op) and (op in operands or op["ptr"].type.rank > 1):
+        if block_pointers_of(op) is None and (op in operands or op["ptr"].type.rank > 1):
             try:
                 proven.append((op, blocks.of(op)))
             except NoFormError as reason:
@@ -88,11 +89,6 @@ def _state_blocks(function: Function, warn_unproven: bool, without_dots: bool) -
 
 def _is_loaded_for_dot(op: Operation) -> bool:
     return op.defn is memory.load and is_in_loop(op) and feeds_dot(op.result)
-
-
-def _is_stated(op: Operation) -> bool:
-    pointers = op["ptr"].op
-    return pointers is not None and pointers.defn in descriptor.BLOCK_POINTERS
 
 
 def is_in_loop(op: Operation) -> bool:
@@ -114,14 +110,6 @@ def _state(op: Operation, block: PointerBlock, forms: IndexForms) -> None:
     new = build.op(op.defn, *operands, **op.attributes)
     rank = op["ptr"].type.rank
     op.replace_by([_as_tile(build, value, block, rank) for value in new.results])
-
-
-def _is_before(value: Value, op: Operation) -> bool:
-    """Return True if a value is defined before an operation."""
-    for each in (op, *op.ancestors()):
-        if value.block is each.block:
-            return value.op is None or value.op.is_before(each)
-    return False
 
 
 def _as_block(build: Builder, tile: Value, block: PointerBlock) -> Value:
@@ -149,7 +137,7 @@ class _Emitter:
         self.scalars = {
             (form.polynomial, value.type): value
             for value, form in forms.computed()
-            if not isinstance(value.type, Tile) and _is_before(value, op)
+            if not isinstance(value.type, Tile) and value.dominates(op)
         }
 
     def number(self, polynomial: Polynomial, ty: Scalar) -> Value:

@@ -10,7 +10,8 @@ from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import Trait
-from tile.ir.ops import control, descriptor, memory
+from tile.ir.ops import control, memory
+from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.ops.memory import CacheModifier, Eviction
 from tile.ir.passes import module_pass
 from tile.transforms.cse import Key, expression_key
@@ -90,10 +91,8 @@ def _has_dots(loop: Operation) -> bool:
 def _is_plain(access: Operation) -> bool:
     """Return True for an access without hints of the user, which TMA does not execute."""
     plain = access["eviction"] is Eviction.NONE and access["cache"] is CacheModifier.NONE
-    pointer: Value = access["ptr"]
-    by_tma = pointer.op is not None and pointer.op.defn in descriptor.BLOCK_POINTERS
     volatile = access.defn is memory.load and access["volatile"]
-    return plain and not (volatile or by_tma)
+    return plain and not volatile and block_pointers_of(access) is None
 
 
 class _Addresses:

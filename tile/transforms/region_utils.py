@@ -106,9 +106,7 @@ def shrink(op: Operation, positions: Collection[int]) -> Operation:
     for region in op.regions:
         removed = [v for i, v in enumerate(region.args[first:]) if i in positions]
         assert not any(value.uses for value in removed), "a removed carried value is in use"
-        region.args = [value for value in region.args if value not in removed]
-        for index, value in enumerate(region.args):
-            value.index = index
+        region.remove_args(removed)
     operands = [*op.inputs[:fixed], *(carried[index] for index in remaining if carried)]
     regions, op.regions = op.regions, []
     types = [op.results[index].type for index in remaining]

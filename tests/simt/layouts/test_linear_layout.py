@@ -377,15 +377,6 @@ def test_wrapping_is_a_remainder(layout: LinearLayout, rows: int, columns: int) 
     assert same(wrapped, expected)
 
 
-@EXAMPLES
-@given(layouts())
-def test_other_names_change_nothing_else(layout: LinearLayout) -> None:
-    names = {name: name.upper() for name in (*layout.in_dims, *layout.out_dims)}
-    other = layout.rename(names)
-    assert other.columns == layout.columns
-    assert other.rename({new: old for old, new in names.items()}) == layout
-
-
 def test_constructors_of_one_dimension() -> None:
     assert held(identity1d(8, "a", "b"))["b"].tolist() == [*range(8)]
     assert held(zeros1d(4, "a", "b", 2))["b"].tolist() == [0] * 4

@@ -163,7 +163,7 @@ class Ends:
             retained += range(offset + len(own), len(end.operands))
             end.set_operands([end.operands[position] for position in retained])
             for block in arguments:
-                remove_arguments(block, removed)
+                block.remove_args(removed)
         return [self.names.inits[k] for k in self.carried_indices]
 
     def check_unread(self, c: Carried, end: Operation, offset: int) -> None:
@@ -215,13 +215,6 @@ class Ends:
         for name, node in self.names.assigned.items():
             if name not in low.scope:
                 low.scope[name] = Partial(INSIDE_LOOP, low.loc(node))
-
-
-def remove_arguments(block: Block, removed: set[Value]) -> None:
-    """Remove arguments that have no uses."""
-    block.args = [value for value in block.args if value not in removed]
-    for index, value in enumerate(block.args):
-        value.index = index
 
 
 def changed_type(c: Carried, end: Entry) -> CompilationError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.ir.core import Operation
 from tile.ir.declare import op
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.op_definition import TILE_ONLY, TILE_OR_LAID_OUT, Effect
@@ -319,3 +320,9 @@ def im2col_pointers(
 
 # Operations that state which block of an array pointers address.
 BLOCK_POINTERS = frozenset({descriptor_pointers, im2col_pointers})
+
+
+def block_pointers_of(access: Operation) -> Operation | None:
+    """Return the operation that states which block of an array is accessed, or None."""
+    pointers: Operation | None = access["ptr"].op
+    return pointers if pointers is not None and pointers.defn in BLOCK_POINTERS else None

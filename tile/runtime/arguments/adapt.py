@@ -29,6 +29,7 @@ from tile.runtime.arguments.device_arrays import (
     DeviceArray,
     DType,
     PointerArray,
+    contiguous_strides,
     element_type,
     pointer_array,
 )
@@ -361,7 +362,7 @@ def _cuda_array(value: Any, label: str) -> DeviceArray:
     """Adapt an array that implements `__cuda_array_interface__`."""
     interface = read_interface(value, CUDA, label)
     dtype, shape, address = interface.dtype, interface.shape, interface.address
-    contiguous = _contiguous(shape, dtype.itemsize)
+    contiguous = contiguous_strides(shape, dtype.itemsize)
     strides = contiguous if interface.strides is None else interface.strides
     fetch = _method(value, FETCH)
     put = _putter(value, len(shape), strides == contiguous)
@@ -395,13 +396,6 @@ def _putter(value: Any, rank: int, contiguous: bool) -> Callable[[Array], object
     library = sys.modules.get(type(value).__module__.partition(".")[0])
     to_device = getattr(library, "asarray", lambda host: host)
     return lambda host: value.__setitem__((slice(None),) * rank, to_device(host))
-
-
-def _contiguous(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    steps = [itemsize]
-    for extent in reversed(shape[1:]):
-        steps.append(steps[-1] * max(1, extent))
-    return tuple(reversed(steps))[: len(shape)]
 
 
 def _method(value: Any, names: tuple[str, ...]) -> Callable[..., Any] | None:

@@ -26,6 +26,14 @@ DType = np.dtype[Any]
 NAMES = ", ".join(dtype.name for dtype in SCALAR_OF_DTYPE if dtype.names is None)
 
 
+def contiguous_strides(shape: Sequence[int], itemsize: int = 1) -> tuple[int, ...]:
+    """Return the strides of a contiguous array, in bytes of elements of a size."""
+    steps = [itemsize]
+    for extent in reversed(shape[1:]):
+        steps.append(steps[-1] * max(1, extent))
+    return tuple(reversed(steps))[: len(shape)]
+
+
 def element_type(dtype: DType, label: str) -> Scalar:
     """Return the scalar type of elements of `dtype`.
 

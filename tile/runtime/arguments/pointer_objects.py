@@ -13,7 +13,7 @@ import numpy as np
 
 from tile.backends.base import footprint
 from tile.errors import ArgumentTypeError
-from tile.runtime.arguments.device_arrays import Array, DeviceArray, DType
+from tile.runtime.arguments.device_arrays import Array, DeviceArray, DType, contiguous_strides
 
 CPU = "cpu"
 
@@ -58,10 +58,7 @@ def _strides(value: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides in elements; those of a contiguous array if the object has none."""
     if callable(getattr(value, "stride", None)):
         return tuple(map(int, value.stride()))
-    steps = [1]
-    for extent in reversed(shape[1:]):
-        steps.append(steps[-1] * max(1, extent))
-    return tuple(reversed(steps))[: len(shape)]
+    return contiguous_strides(shape)
 
 
 def _refuse_copy(value: object, label: str) -> NoReturn:

@@ -423,12 +423,6 @@ class LinearLayout:
         check_permutation(names, self.out_dims)
         return self.select_outs(*names)
 
-    def rename(self, names: Mapping[str, str]) -> LinearLayout:
-        """Rename some inputs and outputs."""
-        ins = [(names.get(name, name), columns) for name, columns in self.ins]
-        outs = [(names.get(name, name), bits) for name, bits in self.outs]
-        return LinearLayout(tuple(ins), tuple(outs))
-
     def reshape_outs(self, shape: Mapping[str, int] | Sequence[int]) -> LinearLayout:
         """Reshape the outputs, as NumPy reshapes an array of these dimensions."""
         outs = named(shape)

@@ -29,7 +29,7 @@ from tile.simt import ops
 from tile.simt.ops.layout_inference import register_count
 from tile.simt.schedule.resources import Resources, pressure
 from tile.simt.target import GENERIC, SimtTarget
-from tile.transforms.region_utils import shrink, stop_passing
+from tile.transforms.region_utils import add_loop_carried, shrink, stop_passing
 
 POINTER_REGISTERS = 2  # of 32 bits
 FIXED_OPERANDS = 3  # of a `for`: start, end and step
@@ -186,15 +186,14 @@ def _splat(build: Builder, uniform: Value, count: int) -> Value:
 
 def _carry(loop: Operation, pointers: _Pointers) -> Value:
     """Let a loop carry the base of pointers, and return it as an argument of the body."""
-    (body,) = loop.regions
+
+    def advance(args: list[Value]) -> list[Value]:
+        build = Builder.before(pointers.advance)
+        steps = _splat(build, pointers.advance.inputs[1], count_of(args[0].type))
+        return [build(memory.addptr, args[0], steps, stride=pointers.advance["stride"])]
+
     init = _narrow_base(Builder.before(loop), pointers)
-    loop.set_operands([*loop.operands, init])
-    loop.add_result(init.type)
-    base = body.add_arg(init.type, init.name)
-    build = Builder.before(pointers.advance)
-    steps = _splat(build, pointers.advance.inputs[1], count_of(base.type))
-    following = build(memory.addptr, base, steps, stride=pointers.advance["stride"])
-    body.end.set_operands([*body.yielded, following])
+    (base,) = add_loop_carried(loop, [init], advance)
     return base
 
 

@@ -177,4 +177,3 @@ def _multiply(op: Operation, reciprocal: _Reciprocal, signs: _Signs) -> None:
     if op.defn is arith.rem:
         quotient = dividend - quotient * divisor
     op.replace_by([quotient.value])
-    op.erase()

@@ -70,7 +70,6 @@ def _without_sign(op: Operation) -> None:
     if op.defn is arith.div:
         quotient = left.select(dividend.apply(arith.neg), quotient)
     op.replace_by([quotient.value])
-    op.erase()
 
 
 def _without_zero(op: Operation, interval: Interval) -> None:

@@ -123,10 +123,8 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
         expand = EXPANSIONS.get(op.defn)
         if is_emulated(op):
             op.replace_by([expand_cast(Builder.before(op), op)])
-            op.erase()
         elif expand is not None and not target.ops.has(op.defn):
             op.replace_by([expand(Builder.before(op), op)])
-            op.erase()
     for op in list(module.walk()):
         if target.ops.computes_in_f32(op):
             _in_f32(op)
@@ -161,7 +159,6 @@ def _in_f32(op: Operation) -> None:
     if op.result.type.element in NARROW_FLOATS:
         result = result.cast(op.result.type.element)
     op.replace_by([result.value])
-    op.erase()
 
 
 def _widened(x: Expression) -> Expression:

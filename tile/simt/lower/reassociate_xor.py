@@ -66,7 +66,6 @@ def _reassociate(op: Operation, scalar: Value) -> None:
     total = build(ops.thread.frag_splat, build(arith.xor, thread, scalar), count=count)
     constants = build(ops.thread.layout_index, layout=of_registers)
     op.replace_by([build(arith.xor, total, constants)])
-    op.erase()
 
 
 def _parts(layout: LinearLayout) -> tuple[LinearLayout, LinearLayout]:

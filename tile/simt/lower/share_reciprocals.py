@@ -93,7 +93,6 @@ class _Reciprocal:
                     whole = build(spread.defn, number, **spread.attributes)
                     result = build(arith.mul, result, whole)
         op.replace_by([result])
-        op.erase()
 
 
 def _reciprocal(divisor: Expression) -> _Reciprocal:

@@ -61,10 +61,13 @@ class FragmentSlices:
     def of(self, value: Value, registers: Registers) -> Value:
         """Return a fragment of some registers of a fragment, in this order."""
         needed = tuple(sorted({*registers}))
-        fragment = self._sorted(value, needed)
-        if needed == registers:
+        return self._in_order(self._sorted(value, needed), needed, registers)
+
+    def _in_order(self, fragment: Value, has: Registers, registers: Registers) -> Value:
+        """Return some of the registers that a fragment `has`, in an order."""
+        if has == registers:
             return fragment
-        positions = {register: position for position, register in enumerate(needed)}
+        positions = {register: position for position, register in enumerate(has)}
         return self.pick(fragment, tuple([positions[register] for register in registers]))
 
     def pick(self, value: Value, registers: Registers) -> Value:
@@ -127,10 +130,7 @@ class FragmentSlices:
         b = self.of(op["b"], instruction_registers(op["b"], (columns, depth), needed, range(depth)))
         attributes = {**op.attributes, "repeats": (rows, len(needed), depth)}
         mma = self.build(op.defn, op["a"], b, self.of(op["acc"], has), **attributes)
-        if has == registers:
-            return mma
-        positions = {register: position for position, register in enumerate(has)}
-        return self.pick(mma, tuple([positions[register] for register in registers]))
+        return self._in_order(mma, has, registers)
 
 
 _RULES: dict[OpDef, Callable[[FragmentSlices, Operation, Registers], Value]] = {

@@ -85,7 +85,6 @@ class _Loop:
         self.carried = [
             index for index, value in enumerate(loop.results) if _is_tile_of_pointers(value)
         ]
-        self.blocks = {block for op in loop.walk() for block in op.regions}
 
     def run(self) -> None:
         build = Builder.before(self.loop)
@@ -100,7 +99,7 @@ class _Loop:
         pointer, offset = op.inputs
         step = _constant(offset)
         if step is None:
-            terms = self.terms(offset) if pointer.block not in self.blocks else ()
+            terms = () if self.loop.defines(pointer) else self.terms(offset)
             if len({term.uniform for term in terms}) == 2:
                 pointer, bytes_ = self.separated(op, terms)
             else:
@@ -110,7 +109,6 @@ class _Loop:
         else:
             return
         op.replace_by([Builder.before(op)(ops.thread.ptradd, pointer, bytes_)])
-        op.erase()
 
     def constant_step(self, op: Operation, step: int) -> Value:
         """Return an opaque constant, which the function computes at its start."""
@@ -124,13 +122,13 @@ class _Loop:
     def scaled(self, op: Operation) -> Value:
         """Return the offset of an `addptr` in bytes, computed before the loop if possible."""
         offset = op.inputs[1]
-        build = Builder.before(op if offset.block in self.blocks else self.loop)
+        build = Builder.before(op if self.loop.defines(offset) else self.loop)
         with build.at(op.loc):
             return _bytes_of(build, _widened(build, offset), op["stride"])
 
     def terms(self, offset: Value) -> tuple[_Term, ...]:
         """Return the terms of a fragment of offsets; none if it is not such a sum."""
-        if offset.block not in self.blocks:
+        if not self.loop.defines(offset):
             return (_Term(offset),)
         op, scalar = offset.op, ops.thread.splatted(offset)
         if scalar is not None:
@@ -139,13 +137,7 @@ class _Loop:
             parts = [self.terms(operand) for operand in op.inputs]
             return sum(parts, ()) if all(parts) else ()
         if op is not None and op.defn is ops.thread.frag_shuffle and len(op.inputs) == 1:
-            terms = self.terms(op.inputs[0])
-            return tuple(
-                term
-                if term.uniform
-                else replace(term, registers=(*term.registers, op["registers"]))
-                for term in terms
-            )
+            return tuple(term.picked(op["registers"]) for term in self.terms(op.inputs[0]))
         return ()
 
     def separated(self, op: Operation, terms: tuple[_Term, ...]) -> tuple[Value, Value]:

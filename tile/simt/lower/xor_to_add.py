@@ -33,7 +33,6 @@ def xor_to_add(module: Module, *, simd_width: int = 1) -> None:
     bits = KnownBits()
     for op in [op for op in module.walk() if op.defn is arith.xor and bits.disjoint(op)]:
         op.replace_by([Builder.before(op)(arith.add, *op.inputs)])
-        op.erase()
 
 
 ANY = (1 << 32) - 1

@@ -33,7 +33,7 @@ from tile.ir.op_definition import Level, OpDef
 from tile.ir.ops import arith, control, descriptor, dot, indexing, memory, reduce, shape
 from tile.ir.ops.inline_asm import inline_asm
 from tile.ir.shared_type import Shared
-from tile.ir.types import Fragment, Tile, Type, require, with_layout
+from tile.ir.types import Fragment, Tile, listed, require, with_layout
 from tile.ir.verifier import condition
 from tile.simt import ops
 from tile.simt.layouts.axes import expand_axis, permute_axes, reshape_axes, slice_axis
@@ -227,13 +227,9 @@ def _carried(op: Operation) -> Layouts:
         own = [value.type for value in values]
         require(
             own == types,
-            f"{op.name} carries ({_list(types)}), and {subject} are ({_list(own)})",
+            f"{op.name} carries ({listed(types)}), and {subject} are ({listed(own)})",
         )
     return _stated(op)
-
-
-def _list(types: Sequence[Type]) -> str:
-    return ", ".join(map(str, types))
 
 
 def _stated(op: Operation) -> Layouts:

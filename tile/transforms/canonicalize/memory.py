@@ -92,24 +92,9 @@ def select_of_load(op: Operation, rewriter: Rewriter) -> Value | None:
 
 def _available(value: Value, op: Operation, rewriter: Rewriter) -> Value | None:
     """Return the value if it is available at `op`, or a copy of a splat there, else None."""
-    if _defined_before(value, op):
+    if value.dominates(op):
         return value
     source = producer(value, arith.const, shape.splat)
-    if source is None or not all(_defined_before(operand, op) for operand in source.inputs):
+    if source is None or not all(operand.dominates(op) for operand in source.inputs):
         return None
     return rewriter.build(op, source.defn, *source.inputs, **source.attributes)
-
-
-def _defined_before(value: Value, op: Operation) -> bool:
-    """Return True if a value that is visible after `op` in its block is visible at `op` as well."""
-    if value.op is None or value.block is not op.block:
-        return op.block is not None and _encloses(value, op)
-    return value.op.is_before(op)
-
-
-def _encloses(value: Value, op: Operation) -> bool:
-    """Return True if a value is an argument of a block around `op`, or defined further out."""
-    if value.op is None:
-        return value.block.encloses(op)
-    outer = next((o for o in op.ancestors() if o.block is value.block), None)
-    return outer is not None and value.op.is_before(outer)

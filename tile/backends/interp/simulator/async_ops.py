@@ -110,7 +110,7 @@ class InFlightReads(InFlight):
         """Complete the reads of these owners, except their last `pending` numbers."""
         for reads in self.complete(owners, pending):
             for touch in reads.touches:
-                self.memory.end_async_reads(touch)
+                self.memory.read_any(touch)
         for reads in self.pending:
             for touch in reads.touches:
                 self.memory.keep_async_reads(touch)

@@ -303,11 +303,6 @@ class SharedMemory:
         granules, _, _ = self._granules(touch)
         self.reader[granules] |= ASYNC_READING
 
-    def end_async_reads(self, touch: Touch) -> None:
-        """Record that a wgmma or TMA store has read its vectors."""
-        granules, _, _ = self._granules(touch)
-        self.reader[granules] = self.tick(touch.op) | self.many
-
     def write(self, touch: Touch, words: Array, values: Array) -> None:
         """Check, do and record a write of `values` to the rows of `words` that are the vectors."""
         granules, thread, barrier = self._granules(touch)
@@ -367,7 +362,7 @@ class SharedMemory:
         self.writer[granules] = self.tick(touch.op) | thread
 
     def read_any(self, touch: Touch) -> None:
-        """Record a read of vectors by all threads, without a check."""
+        """Record a read of vectors by all threads, or the end of an async read, without a check."""
         granules, _, _ = self._granules(touch)
         self.reader[granules] = self.tick(touch.op) | self.many
 

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tile.ir.core import Operation, Value
-from tile.ir.ops import arith, descriptor
+from tile.ir.ops import arith
+from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.shared_type import Shared
 from tile.ir.types import I1, I64
 from tile.simt.hopper.tma_boxes import block_strips
@@ -166,13 +167,6 @@ class TmaChannel(Channel):
         for mbarriers in (self.full, self.empty):
             if mbarriers is not None:
                 build.op(tma.mbarrier_inval, mbarriers)
-
-
-def block_pointers_of(load: Operation) -> Operation | None:
-    """Return the operation that states which block of an array a load reads, or None."""
-    pointers = load["ptr"].op
-    is_block = pointers is not None and pointers.defn in descriptor.BLOCK_POINTERS
-    return pointers if is_block else None
 
 
 def can_halve(load: BufferedLoad) -> bool:

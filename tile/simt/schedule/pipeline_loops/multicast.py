@@ -30,10 +30,11 @@ from tile.ir.effects import is_pure
 from tile.ir.expressions import Expression, is_before
 from tile.ir.ops import arith, program
 from tile.ir.ops.arith import Predicate
+from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.types import I32
 from tile.simt.ops import cluster
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, can_halve
+from tile.simt.schedule.pipeline_loops.channels import can_halve
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 
 _AXIS = 0  # of the grid, along which peers differ

@@ -14,6 +14,7 @@ from tile.ir.effects import is_zero
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.control import WarpSpecialize
+from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
 from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, block_layout, block_strips, reason_against
@@ -39,7 +40,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     reads_slices,
     register_operand_dots,
 )
-from tile.simt.schedule.pipeline_loops.channels import block_pointers_of, mbarrier_bytes
+from tile.simt.schedule.pipeline_loops.channels import mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     completes_in_block,

@@ -38,6 +38,7 @@ from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure
 from tile.ir.op_definition import Trait
 from tile.ir.ops import control, memory
+from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.types import I32, Tile
 from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores
 from tile.simt.layouts.dims import WARP
@@ -52,7 +53,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     read_operands,
     register_operand_dots,
 )
-from tile.simt.schedule.pipeline_loops.channels import Pair, TmaChannel, block_pointers_of
+from tile.simt.schedule.pipeline_loops.channels import Pair, TmaChannel
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
 from tile.simt.schedule.pipeline_loops.multi_buffer import (
