@@ -3,8 +3,10 @@
     out[n, h, w, k] = sum over c of x[n, h + shift_h[c], w + shift_w[c], c] * filters[k, c]
 
 Pixels outside the image are 0. This is the last listing of the paper that introduced Triton (MAPL
-2019), with channels last. The shift costs no pass over memory: the left operand of the matmul is
-loaded from shifted addresses, by two numbers for each channel.
+2019), with channels last. The shift costs no pass over memory: pixels are loaded from shifted
+addresses, by two numbers for each channel. The instructions that compute these are the cost of it,
+so that TMA loads the filters, and tiles of few pixels have filters as rows, of which a wgmma takes
+no fewer than 64.
 """
 
 from __future__ import annotations
@@ -16,67 +18,15 @@ import tile.language as tl
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
-from tile.ops.core.division import divisor, quotient
+from tile.ops.core.division import divisor
 from tile.ops.core.reference import Array
 from tile.ops.image.shift_arguments import check_shifts, shifted
 from tile.ops.image.shift_conv_dgrad import shift_conv_dgrad
 from tile.ops.image.shift_conv_wgrad import shift_conv_wgrad
+from tile.ops.image.shift_kernel import shift_conv_kernel
 from tile.ops.image.shift_tables import configuration
 
-
-@tile.jit(do_not_specialize=("divisors",))
-def shift_conv_kernel(
-    x_ptr,
-    filters_ptr,
-    shift_h_ptr,
-    shift_w_ptr,
-    out_ptr,
-    height,
-    width,
-    divisors,
-    pixels,
-    filters,
-    channels,
-    RUN: tl.constexpr,
-    EVEN: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SUMS: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    # Programs with the same pixels are neighbors.
-    tile_row = quotient(tl.program_id(0), divisors[2])
-    tile_column = tl.program_id(0) - tile_row * tl.cdiv(filters, BLOCK_N)
-    pixel = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]
-    column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    # Pixels and columns past the end read the last ones: their results are not stored.
-    source = min(pixel, pixels - 1)
-    line = quotient(source, divisors[1])  # of all images
-    h, w = line - quotient(line, divisors[0]) * height, source - line * width
-    base = x_ptr + source.to(tl.int64) * channels
-    weights = filters_ptr + min(column, filters - 1).to(tl.int64) * channels
-    rows, columns = tl.cast(height, tl.uint32), tl.cast(width, tl.uint32)
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
-    for start in range(0, channels, BLOCK_K):
-        channel = start + tl.arange(0, BLOCK_K)
-        exists = EVEN | (channel < channels)
-        # A thread loads one shift for a run of channels, and then the run at once.
-        head = channel // RUN * RUN
-        down = tl.load(shift_h_ptr + head, mask=exists, other=0)
-        right = tl.load(shift_w_ptr + head, mask=exists, other=0)
-        down, right = down[None, :], right[None, :]
-        # One comparison is for both edges: numbers below 0 are large ones without a sign.
-        inside = (h + down).to(tl.uint32, bitcast=True) < rows
-        inside = inside & ((w + right).to(tl.uint32, bitcast=True) < columns)
-        # The address of the pixel, and the offset of the channel and its shift.
-        a_tile = base + ((down * width + right) * channels + channel[None, :])
-        a = tl.load(a_tile, mask=inside & exists[None, :], other=0.0)
-        b = tl.load(weights + channel[:, None], mask=exists[:, None], other=0.0)
-        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
-    at = pixel.to(tl.int64) * filters + column
-    inside = (pixel < pixels) & (column < filters)
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+MOST = 1 << 29  # elements of an image whose shifted offsets have 32 bits
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -119,13 +69,14 @@ def shift_conv(
     result = call.output("out", out, shape, image.dtype).contiguous()
     if result.size:
         pixels = batches * height * width
-        config = configuration(call, image.dtype, (pixels, count, channels), run, precision)
+        config = configuration(call, weights, (pixels, count, channels), run, precision)
         columns = tile.cdiv(count, config["BLOCK_N"])
         launch(shift_conv_kernel, (tile.cdiv(pixels, config["BLOCK_M"]) * columns,))(
             *(x, filters, shift_h, shift_w, result.value, height, width),
             *((divisor(height), divisor(width), divisor(columns)), pixels, count, channels),
             RUN=run,
             EVEN=channels > 0 and channels % config["BLOCK_K"] == 0,
+            WIDE=not config["DESCRIBED"] or image.size > MOST,
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(image.dtype).name),
             **config,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tile.ops.core.call import Call
-from tile.ops.core.new_arrays import DType
-from tile.ops.core.tables import ANY, Table
+from tile.ops.core.call import Call, Operand
+from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.linear.configurations import PORTABLE, tiles, tiles_of
 from tile.ops.linear.few_tiles import dependent
 
@@ -28,6 +27,21 @@ RUNS = Table(
         }
     },
 )
+# The same where TMA loads the filters; more pixels are faster without. H200, float16, runs of 8
+# channels of tasks 3 to 5 (docs/notes/ops.md, 2026-11-29).
+DESCRIBED = Table(
+    {(ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (256, ANY, ANY): {**dependent(16, 64, 128, stages=5), "SWAPPED": True},
+            (1024, 64, ANY): {**dependent(16, 64, 128, stages=5), "SWAPPED": True},
+            (1024, ANY, ANY): {**dependent(32, 128, 128, warps=8, stages=5), "SWAPPED": True},
+            (4096, 128, ANY): {},
+            (4096, ANY, ANY): dependent(64, 256, 64, warps=8, stages=5),
+            (ANY, ANY, ANY): {},
+        }
+    },
+)
 # Channels with shifts of their own are loaded one by one, so that few programs should load the same
 # ones: tiles have all filters.
 SINGLE = Table(
@@ -43,10 +57,23 @@ SINGLE = Table(
 
 
 def configuration(
-    call: Call, dtype: DType, sizes: tuple[int, int, int], run: int, precision: str
+    call: Call, weights: Operand, sizes: tuple[int, int, int], run: int, precision: str
 ) -> dict[str, Any]:
-    """Return the configuration for pixels, filters and channels with shifts in groups of `run`."""
-    config = tiles_of(call.backend, dtype, *sizes, precision)
-    if dtype.itemsize == 2:
-        config = (RUNS if run >= VECTOR else SINGLE).select(call.backend, *sizes)
+    """Return the configuration for pixels, filters and channels with shifts in groups of `run`.
+
+    weights: the filters; TMA loads them if the configuration has DESCRIBED.
+    """
+    backend, dtype = call.backend, weights.dtype
+    config = tiles_of(backend, dtype, *sizes, precision)
+    described: Configuration = {}
+    if dtype.itemsize == 2 and run >= VECTOR:
+        config, described = RUNS.select(backend, *sizes), DESCRIBED.select(backend, *sizes)
+    elif dtype.itemsize == 2:
+        config = SINGLE.select(backend, *sizes)
+    is_described = bool(described) and call.describes(weights)
+    config = {
+        "SWAPPED": False,
+        "DESCRIBED": is_described,
+        **(described if is_described else config),
+    }
     return {name: value for name, value in config.items() if name != "GROUP"}
