@@ -48,6 +48,7 @@ MEMORY = (
     "find-blocks",
     "check-blocks",
     "infer-eviction-priorities",
+    "peel-loops",
     "unroll",
     "fold-ranges",
 )

@@ -30,6 +30,7 @@ from tile.transforms import (
     licm,
     merge_carried,
     pad_extents,
+    peel_loops,
     print_analysis,
     strip_debug_info,
     unroll,

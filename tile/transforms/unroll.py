@@ -36,7 +36,7 @@ def unroll(module: Module, *, limit: int = 0) -> None:
     """
     for function in module:
         loops = [op for op in function.walk() if op.defn is control.for_]
-        limits = [limit if _is_simple(loop) else 0 for loop in loops]
+        limits = [limit if is_simple(loop) else 0 for loop in loops]
         for loop, most in zip(reversed(loops), reversed(limits), strict=True):  # those inside first
             _unroll(loop, most)
 
@@ -50,7 +50,7 @@ def _unroll(loop: Operation, limit: int) -> None:
         unroll_by(loop, factor, int(step), numbers)
 
 
-def _is_simple(loop: Operation) -> bool:
+def is_simple(loop: Operation) -> bool:
     """Return True for a loop without dots and without loops in it."""
     body = loop.regions[0].walk()
     return not any(op.has_trait(Trait.DOT) or op.has_trait(Trait.LOOP) for op in body)
