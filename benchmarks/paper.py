@@ -130,7 +130,9 @@ class Results:
         return {point["label"] for point in stored["points"]}
 
     def drop(self, figure: Figure) -> None:
-        self._stored["figures"].pop(figure.name, None)
+        """Forget the points of a figure, which keeps its place."""
+        if figure.name in self._stored["figures"]:
+            self._stored["figures"][figure.name]["points"] = []
 
     def add(self, figure: Figure, point: dict[str, Any], order: list[str]) -> None:
         """Store a point; those of a figure stay in the given order of labels."""
