@@ -69,14 +69,14 @@ def _is_upper_bound(loop: Operation, value: Value) -> bool:
 
 
 def _is_in_step(loop: Operation, value: Value, step: int, bounds: Ranges) -> bool:
-    """Return True for sums of the induction variable and what is at least 0 and less than `step`."""
+    """Return True for sums of the induction variable and a number from 0 to `step` - 1."""
     add = _source(value).op
     if add is None or add.defn is not arith.add:
         return False
     for index, offset in (add.inputs, reversed(add.inputs)):
         interval = bounds.of(offset)
         if _source(index) is loop.regions[0].args[0] and interval is not None:
-            return 0 <= interval.low and interval.high < step
+            return interval.low >= 0 and interval.high < step
     return False
 
 
