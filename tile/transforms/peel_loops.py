@@ -8,6 +8,7 @@ from tile.ir.core import Operation, Value, clone
 from tile.ir.effects import constant_of, iterations
 from tile.ir.expressions import Expression, unsigned
 from tile.ir.module import Module
+from tile.ir.op_definition import Trait
 from tile.ir.ops import arith, control, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.passes import module_pass
@@ -21,8 +22,9 @@ _COPIES = (shape.splat, shape.broadcast, shape.expand_dims)
 def peel_loops(module: Module) -> None:
     """Split loops into whole iterations without bound checks, and a partial one with them.
 
-    These are loops without dots and without loops in them, of a constant step, that compare indices
-    less than the step apart from the induction variable with the upper bound.
+    These are loops of a constant step that compare indices less than the step apart from the
+    induction variable with the upper bound. Loops with dots, or with loops in them, stay as they
+    are, and so do those whose threads exchange values: their loads wait for that, not for masks.
 
         for %i = %c0 to %n step %c8 {              for %i = %c0 to %m step %c8 {
           %is = splat %i {shape = (8)}               %x = load %p
@@ -33,21 +35,22 @@ def peel_loops(module: Module) -> None:
         }                                          }
     """
     for function in module:
-        loops = [op for op in function.walk() if op.defn is control.for_ and is_simple(op)]
-        bounds = ranges(function) if loops else None
+        loops = [op for op in function.walk() if op.defn is control.for_ and _is_candidate(op)]
+        if not loops:
+            continue
+        bounds = ranges(function)
         for loop in loops:
-            assert bounds is not None
-            step = constant_of(loop.inputs[2])
-            if step and step > 0 and not _is_whole(loop):
-                checks = _bound_checks(loop, int(step), bounds)
-                if checks:
-                    _peel(loop, int(step), checks)
+            step = int(constant_of(loop.inputs[2]) or 0)
+            checks = _bound_checks(loop, step, bounds) if step > 0 else []
+            if checks:
+                _peel(loop, step, checks)
 
 
-def _is_whole(loop: Operation) -> bool:
-    """Return True if no iteration of a loop with constant bounds is partial."""
+def _is_candidate(loop: Operation) -> bool:
     numbers = iterations(loop)
-    return numbers is not None and (numbers.stop - numbers.start) % numbers.step == 0
+    if numbers is not None and (numbers.stop - numbers.start) % numbers.step == 0:
+        return False  # no iteration is partial
+    return is_simple(loop) and not any(op.has_trait(Trait.COMBINE) for op in loop.regions[0])
 
 
 def _bound_checks(loop: Operation, step: int, bounds: Ranges) -> list[Operation]:
