@@ -183,6 +183,11 @@ class Operation:
             yield op
             op = op.parent
 
+    @property
+    def in_loop(self) -> bool:
+        """True if the operation is in a region of a loop, or nested in one."""
+        return any(outer.has_trait(Trait.LOOP) for outer in self.ancestors())
+
     def within(self, block: Block) -> Operation:
         """Return the operation of a block that is this one or contains it."""
         return next(op for op in (self, *self.ancestors()) if op.block is block)
@@ -197,6 +202,10 @@ class Operation:
         yield self
         for region in self.regions:
             yield from region.walk()
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the regions of this operation, and those of the operations nested in it."""
+        return (region for op in self.walk() for region in op.regions)
 
     def is_before(self, other: Operation) -> bool:
         """Return True if this operation precedes `other` in the same block."""

@@ -15,7 +15,7 @@ from tile.analysis.polynomial import Polynomial
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.module import Module
-from tile.ir.op_definition import OpDef, Trait
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.passes import module_pass
@@ -88,12 +88,7 @@ def _state_blocks(function: Function, warn_unproven: bool, without_dots: bool) -
 
 
 def _is_loaded_for_dot(op: Operation) -> bool:
-    return op.defn is memory.load and is_in_loop(op) and feeds_dot(op.result)
-
-
-def is_in_loop(op: Operation) -> bool:
-    """Return True if an operation is in the body of a loop."""
-    return any(parent.has_trait(Trait.LOOP) for parent in op.ancestors())
+    return op.defn is memory.load and op.in_loop and feeds_dot(op.result)
 
 
 def _state(op: Operation, block: PointerBlock, forms: IndexForms) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from itertools import chain
 
 from tile.analysis.uniformity import Variation, uniformity
@@ -38,7 +38,8 @@ def infer_eviction_priorities(module: Module) -> None:
           store %q, %w                           store %q, %w {eviction = evict_first}
     """
     for function in module:
-        rereads = [readers for block in _blocks(function.body) for readers in _rereads(block)]
+        blocks = [function.body, *chain.from_iterable(op.regions for op in function.walk())]
+        rereads = [readers for block in blocks for readers in _rereads(block)]
         if not rereads:
             continue
         variation = uniformity(function)
@@ -48,13 +49,6 @@ def infer_eviction_priorities(module: Module) -> None:
             for access, priority in (earlier | last).items():
                 if _is_plain(access) and variation[access["ptr"]] is Variation.VARYING:
                     access.attributes["eviction"] = priority
-
-
-def _blocks(block: Block) -> Iterator[Block]:
-    yield block
-    for op in block:
-        for region in op.regions:
-            yield from _blocks(region)
 
 
 def _rereads(block: Block) -> list[list[list[Operation]]]:

@@ -43,14 +43,14 @@ def _innermost_first(function: Function) -> Iterator[Operation]:
 
 
 def _hoist(loop: Operation) -> None:
-    inside = {block for op in loop.walk() for block in op.regions}
+    inside = {*loop.blocks()}
     loads = not effects(loop) & PINS_LOADS
     for region in loop.regions:
         executes = _always_runs(loop, region)
         for op in region:
             if _is_hoistable(op, executes, loads) and _is_invariant(op, inside):
                 op.move_before(loop)
-                inside.difference_update(block for nested in op.walk() for block in nested.regions)
+                inside.difference_update(op.blocks())
             elif effects(op) & MAY_STOP:
                 executes = False  # the operations after it may never run
 
@@ -75,7 +75,7 @@ def _is_hoistable(op: Operation, executes: bool, loads: bool) -> bool:
 
 
 def _is_invariant(op: Operation, inside: set[Block]) -> bool:
-    own = {block for nested in op.walk() for block in nested.regions}
+    own = {*op.blocks()}
     return all(
         value.block not in inside or value.block in own
         for nested in op.walk()

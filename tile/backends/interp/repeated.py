@@ -28,7 +28,6 @@ from tile.backends.interp.values import (
 )
 from tile.backends.interp.virtual_memory import Memory
 from tile.ir.core import Operation
-from tile.ir.op_definition import Trait
 from tile.ir.ops import dot, memory
 
 RULES: Rules = {}
@@ -78,7 +77,7 @@ def load(op: Operation) -> Run:
     """Read each tile once if programs share them; in a loop, as in the iteration before."""
     elements = Elements.of(op)
     shared = not elements.element.is_ptr() and math.prod(elements.shape) >= LEAST_ELEMENTS
-    loops = any(ancestor.has_trait(Trait.LOOP) for ancestor in op.ancestors())
+    loops = op.in_loop
 
     def run(
         batch: ProgramBatch, address: RunValue, mask: RunValue | None, other: RunValue | None

@@ -45,8 +45,7 @@ def rematerialize(module: Module) -> None:
     """
     for function in module:
         for loop in [op for op in function.walk() if op.has_trait(Trait.LOOP)]:
-            outermost = not any(outer.has_trait(Trait.LOOP) for outer in loop.ancestors())
-            if outermost and any(takes_registers(op) for op in loop.walk()):
+            if not loop.in_loop and any(takes_registers(op) for op in loop.walk()):
                 _Behind(loop).run()
 
 

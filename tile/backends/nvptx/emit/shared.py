@@ -286,8 +286,7 @@ def ldmatrix(builder: FunctionBuilder, op: Operation) -> None:
     not down: if all were loaded at once, it would spill.
     """
     mem, matrices = op.inputs[0], op["matrices"]
-    in_loop = any(outer.has_trait(Trait.LOOP) for outer in op.ancestors())
-    addresses = Addresses(builder, mem, recompute_xors=in_loop)
+    addresses = Addresses(builder, mem, recompute_xors=op.in_loop)
     trans = ".trans" if op["transposed"] else ""
     destination = braces(0, matrices) if matrices > 1 else "{$0}"
     name = f"ldmatrix.sync.aligned.m8n8.x{matrices}{trans}.shared.b16"

@@ -212,7 +212,7 @@ class _Builder:
             back=renaming(zip(args, yielded, strict=True)),
             exit=renaming(zip(op.results, yielded, strict=True)),
             skip=renaming(zip(op.results, inits, strict=True)),
-            blocks=_blocks(op),
+            blocks=frozenset(op.blocks()),
         )
 
     def while_(self, op: Operation) -> Node | None:
@@ -230,7 +230,7 @@ class _Builder:
             back=renaming(zip(first.args, second.yielded, strict=True)),
             exit=renaming(zip(op.results, first.args, strict=True)),
             skip={},
-            blocks=_blocks(op),
+            blocks=frozenset(op.blocks()),
         )
 
 
@@ -280,7 +280,3 @@ def _sources(value: Value | None) -> list[Value]:
     if index is None:
         return []
     return [loop.inputs[len(loop.defn.operands) + index], loop.regions[-1].yielded[index]]
-
-
-def _blocks(loop: Operation) -> frozenset[Block]:
-    return frozenset(region for op in loop.walk() for region in op.regions)
