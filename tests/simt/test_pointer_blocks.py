@@ -138,6 +138,32 @@ def batched(
 
 
 @tile.jit
+def padded(a_ptr, b_ptr, c_ptr, M, N, K, bk, bn, BM: tl.constexpr, BK: tl.constexpr):
+    """A matmul with tiles of 256 columns, of which 128 and 16 are stored."""
+    rows, columns = tl.program_id(0) * BM, tl.program_id(1) * 144
+    row, column, inner = tl.arange(0, BM), columns + tl.arange(0, 256), tl.arange(0, BK)
+    a_ptrs = a_ptr + ((rows + row) % M)[:, None] * K + inner[None, :]
+    b_ptrs = b_ptr + inner[:, None] * bk + (column % N)[None, :] * bn
+    total = tl.zeros((BM, 256), dtype=tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(a_ptrs, mask=inner[None, :] < K - k, other=0.0)
+        b = tl.load(b_ptrs, mask=inner[:, None] < K - k, other=0.0)
+        total = tl.dot(a, b, total)
+        a_ptrs += BK
+        b_ptrs += BK * bk
+    total = total.to(tl.float16)
+    low, high = tl.split(total.reshape(BM, 2, 128).permute(0, 2, 1))
+    c_ptrs = c_ptr + (rows + row)[:, None] * N
+    column = columns + tl.arange(0, 128)
+    inside = (rows + row < M)[:, None]
+    tl.store(c_ptrs + column[None, :], low, mask=inside & (column < N)[None, :])
+    last = columns + 128 + tl.arange(0, 16)
+    for _ in tl.static_range(3):
+        high, _ = tl.split(high.reshape(BM, 2, high.shape[1] // 2).permute(0, 2, 1))
+    tl.store(c_ptrs + last[None, :], high, mask=inside & (last < N)[None, :])
+
+
+@tile.jit
 def weighted(w_ptr, x_ptr, sums_ptr, y_ptr, N, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     """As in the gradients of attention, with a number of each row that the loop loads."""
     first = tl.program_id(0) * N
@@ -205,6 +231,21 @@ def batched_case(count: int, m: int, n: int, k: int) -> Kernel:
     return Kernel(batched, signature, BLOCKS, grid, arguments)
 
 
+def padded_case(m: int, n: int, k: int, *, by_columns: bool) -> Kernel:
+    """A matmul with b by rows or by columns."""
+
+    def arguments() -> list[Any]:
+        a, b, _ = wanted(m, n, k)
+        b = np.ascontiguousarray(b.T) if by_columns else b
+        stride = k if by_columns else n
+        return [a, b, np.zeros((m, n), np.float16), *map(np.int32, (m, n, k, stride))]
+
+    name, one = ("bn", "bk") if by_columns else ("bk", "bn")
+    signature = {**POINTERS, **dict.fromkeys([*"MNK", name], "i32:8")}
+    grid = (tile.cdiv(m, BM), tile.cdiv(n, 144), 1)
+    return Kernel(padded, signature, {"BM": BM, "BK": 64, one: 1}, grid, arguments)
+
+
 CASES = {
     "masked": case(masked, 72, 88, 144),
     "tutorial": tutorial_case(136, 88, 144),
@@ -252,6 +293,22 @@ def test_a_producer_copies_blocks(name: str) -> None:
     assert count(module, "warp_specialize") == 1 and count(module, "tma_load")
     plain = lowered(case, WGMMA, 4, 3, tma="")
     np.testing.assert_array_equal(run(module, case), run(plain, case))
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_columns_that_are_not_stored_are_not_loaded(by_columns: bool) -> None:
+    """TMA loads whole strips of 64 columns, or as many rows as columns are stored."""
+    case = padded_case(72, 184, 200, by_columns=by_columns)
+    module = lowered(case, WGMMA, 4, 2, tma="pointers")
+    extents = {op["extents"] for op in module.walk() if op.name == "tma_load"}
+    assert extents == {(), (144, 64) if by_columns else (64, 144)}
+    sizes = {op["size"] for op in module.walk() if op.name == "mbarrier_arrive_expect_tx"}
+    assert sizes == {(BM + (144 if by_columns else 192)) * 64 * 2}
+    assert count(module, "tma_store") == 2 and not count(module, "load", "store")
+    result = run(module, case)
+    np.testing.assert_array_equal(result, run(lowered(case, WGMMA, 4, 2, tma=""), case))
+    *_, expected = wanted(72, 184, 200)
+    np.testing.assert_allclose(result.astype(np.float32), expected, atol=0.1)
 
 
 def test_blocks_may_start_before_the_array() -> None:

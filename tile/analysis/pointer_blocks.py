@@ -20,11 +20,12 @@ from the forms of pointers and mask (`tile.analysis.index_forms`):
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tile.analysis.axis_info import axis_info
 from tile.analysis.axis_lattice import divisor
+from tile.analysis.column_split import column_split
 from tile.analysis.index_forms import (
     Bounds,
     IndexForms,
@@ -372,12 +373,12 @@ class _UsedError(Exception):
 
 def reason_for_use(forms: IndexForms, value: Value, wrap: Wrap) -> str | None:
     """Return what may use elements of a tile that a `Wrap` says nothing about; None if nothing."""
-    worklist, seen = [(value, wrap.axis)], {(value, wrap.axis)}
+    worklist, seen = [(value, wrap)], {(value, wrap)}
     while worklist:
-        tile, axis = worklist.pop()
+        tile, wrap = worklist.pop()
         for user, index in tile.uses:
             try:
-                dependent = list(_dependent(forms, user, index, axis, wrap))
+                dependent = list(_dependent_wraps(forms, user, index, wrap))
             except (_UsedError, NoFormError) as error:
                 return f"{user.name} uses them" + (f", as {error}" if str(error) else "")
             for each in dependent:
@@ -385,6 +386,21 @@ def reason_for_use(forms: IndexForms, value: Value, wrap: Wrap) -> str | None:
                     seen.add(each)
                     worklist.append(each)
     return None
+
+
+def _dependent_wraps(
+    forms: IndexForms, user: Operation, index: int, wrap: Wrap
+) -> Iterator[tuple[Value, Wrap]]:
+    """Yield the tiles whose elements depend on those of an operand, each with its `Wrap`."""
+    split = column_split(user)
+    if split is None:
+        for value, axis in _dependent(forms, user, index, wrap.axis, wrap):
+            yield value, replace(wrap, axis=axis)
+        return
+    low, high = split
+    before = low.type.shape[-1] if wrap.axis == -1 else 0
+    yield low, wrap
+    yield high, replace(wrap, start=wrap.start + Polynomial.constant(before))
 
 
 def _dependent(

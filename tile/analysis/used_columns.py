@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tile.analysis.column_split import column_split
 from tile.analysis.index_forms import IndexForms, NoFormError, index_bounds
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import Trait
@@ -25,7 +26,11 @@ def used_columns(value: Value, forms: IndexForms) -> int:
         value = worklist.pop()
         for user, position in value.uses:
             results = set(_same_columns(user, position))
-            if user.defn is memory.store and position == user.defn.positions["value"]:
+            split = column_split(user)
+            if split:
+                low, high = (used_columns(sub_tile, forms) for sub_tile in split)
+                used = max(used, low, high and high + int(value.type.shape[_COLUMNS]) // 2)
+            elif user.defn is memory.store and position == user.defn.positions["value"]:
                 used = max(used, _stored_columns(user, forms))
             elif not results:
                 return int(value.type.shape[_COLUMNS])
@@ -52,10 +57,10 @@ def _same_columns(user: Operation, position: int) -> Iterator[Value]:
 
 def _stored_columns(store: Operation, forms: IndexForms) -> int:
     """Return the number of the first columns that a store may write."""
-    shape = store["value"].type.shape
+    extents = store["value"].type.shape
     try:
-        bounds = index_bounds(forms, store["mask"], shape)
+        bounds = index_bounds(forms, store["mask"], extents)
     except NoFormError:
-        return int(shape[_COLUMNS])
+        return int(extents[_COLUMNS])
     numbers = [bound.number for bound in bounds.upper.get(_COLUMNS, ())]
-    return min([int(shape[_COLUMNS]), *[number for number in numbers if number is not None]])
+    return min([int(extents[_COLUMNS]), *[number for number in numbers if number is not None]])

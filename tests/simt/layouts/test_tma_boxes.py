@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,10 +30,11 @@ SHAPES: list[tuple[tuple[int, ...], int]] = [
 ]
 
 
-def offsets(shape: tuple[int, ...], bits: int) -> np.ndarray:
-    """Return the byte of each element, as TMA writes boxes."""
+def offsets(shape: tuple[int, ...], bits: int, extents: tuple[int, ...] = ()) -> np.ndarray:
+    """Return the byte of each element, as TMA writes boxes; -1 of those that it does not copy."""
     strips = block_strips(block_layout(shape, bits), bits)
     assert strips is not None
+    strips = replace(strips, extents=extents)
     box, size = strips.box_dim, bits // 8
     assert max(box) <= MAX_BOX and box[-1] * size % 16 == 0
     result = np.full(shape, -1)
@@ -52,6 +54,28 @@ def offsets(shape: tuple[int, ...], bits: int) -> np.ndarray:
 def test_boxes_fill_the_layout(shape: tuple[int, ...], bits: int) -> None:
     table = block_layout(shape, bits).invert().table()["offset"].reshape(shape)
     np.testing.assert_array_equal(offsets(shape, bits), table * (bits // 8))
+
+
+@pytest.mark.parametrize(
+    ("shape", "extents", "copied"),
+    [
+        ((64, 256), (64, 144), (64, 192)),  # strips of 64 columns
+        ((256, 64), (144, 64), (144, 64)),
+        ((1, 256, 128), (1, 160, 128), (1, 160, 128)),
+        ((64, 64), (), (64, 64)),
+    ],
+)
+def test_a_part_of_a_block(
+    shape: tuple[int, ...], extents: tuple[int, ...], copied: tuple[int, ...]
+) -> None:
+    """Its elements have the places of the whole block, and no others are copied."""
+    part = offsets(shape, 16, extents)
+    whole, inside = offsets(shape, 16), tuple(map(slice, copied))
+    np.testing.assert_array_equal(part[inside], whole[inside])
+    assert np.count_nonzero(part >= 0) == math.prod(copied)
+    strips = block_strips(block_layout(shape, 16), 16)
+    assert strips is not None
+    assert replace(strips, extents=extents).bytes == 2 * math.prod(copied)
 
 
 @pytest.mark.parametrize(("shape", "bits"), SHAPES)

@@ -64,12 +64,16 @@ class SplitBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockStrips:
-    """A block in strips with rows of `row_bytes`; `swizzle` is the width of the swizzle, or 0."""
+    """A block in strips with rows of `row_bytes`; `swizzle` is the width of the swizzle, or 0.
+
+    extents: those of the part of a block that is copied, in whole strips; empty for all.
+    """
 
     shape: tuple[int, ...]
     element_bits: int
     row_bytes: int
     swizzle: int
+    extents: tuple[int, ...] = ()
 
     @property
     def width(self) -> int:
@@ -77,16 +81,27 @@ class BlockStrips:
         return self.row_bytes * 8 // self.element_bits
 
     @property
+    def copied(self) -> tuple[int, ...]:
+        """The extents of what is copied."""
+        *outer, columns = self.extents or self.shape
+        return *outer, -(-columns // self.width) * self.width
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that are copied."""
+        return math.prod(self.copied) * self.element_bits // 8
+
+    @property
     def count(self) -> int:
         """The number of strips."""
-        return self.shape[-1] // self.width
+        return self.copied[-1] // self.width
 
     @property
     def box_dim(self) -> tuple[int, ...]:
         """The extents of a box: the largest one whose rows follow each other in a strip."""
         extents = [self.width]
         whole = True  # the box has all elements of the axes so far
-        for extent in reversed(self.shape[:-1]):
+        for extent in reversed(self.copied[:-1]):
             extents.append(min(extent, MAX_BOX) if whole else 1)
             whole = whole and extent <= MAX_BOX
         return tuple(reversed(extents))
@@ -99,7 +114,7 @@ class BlockStrips:
         last extent and the index of the block along it are multiples of a row.
         """
         fits = 1 < self.count <= MAX_BOX and len(self.shape) < MAX_RANK
-        rows = self.box_dim[:-1] == self.shape[:-1]
+        rows = self.box_dim[:-1] == self.copied[:-1]
         return (self.count, *self.box_dim) if fits and rows else None
 
     @property
@@ -121,9 +136,9 @@ class BlockStrips:
 
     def boxes(self, box_dim: tuple[int, ...] | None = None) -> Iterator[Box]:
         """Yield the boxes of the block, strip by strip; of other extents, if some are passed."""
-        *outer, columns = self.shape
+        outer, (*rows, columns) = self.shape[:-1], self.copied
         *steps, width = box_dim or self.box_dim
-        starts = [range(0, extent, step) for extent, step in zip(outer, steps, strict=True)]
+        starts = [range(0, extent, step) for extent, step in zip(rows, steps, strict=True)]
         strip_bytes = math.prod(outer) * self.row_bytes
         for strip, column in enumerate(range(0, columns, width)):
             for start in itertools.product(*starts):

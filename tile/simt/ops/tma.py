@@ -117,6 +117,8 @@ def mbarrier_arrive(bars: Type, iteration: Type, *, stage_offset: int = 0) -> No
     examples=(
         f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {NUMBERS} | "
         "tma_load %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j",
+        f"%m: {BLOCK}, %b: {MBARRIERS}, %t: i32, %c: i1, %p: ptr<f16>, {NUMBERS} | "
+        "tma_load %m, %b, %t, %c, %p, %n0, %n1, %s, %i, %j {extents = (8, 16)}",
     ),
 )
 def tma_load(
@@ -127,6 +129,7 @@ def tma_load(
     ptr: Type,
     *numbers: Type,
     stage_offset: int = 0,
+    extents: tuple[int, ...] = (),
 ) -> None:
     """Begin a TMA load of a descriptor block.
 
@@ -137,9 +140,14 @@ def tma_load(
     the strides and the index along the last axis are multiples of 16 bytes, and the buffer has a
     layout of `tile/simt/hopper/tma_boxes.py`. The first thread issues it, if the iteration is
     `active`.
+
+    `extents`, unless empty, are those of the part of a block that is used: fewer elements along the
+    last axis, or along the one before if that is the first of more than one element. TMA copies
+    that part, in whole strips. Other elements of the buffer keep their bytes.
     """
     check_mbarriers("tma_load", bars, iteration, active)
     check_block("tma_load", mem, ptr, numbers)
+    check_extents(mem, extents)
 
 
 @lowered_op(
@@ -257,6 +265,20 @@ def check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> N
     rank = _check_buffer(name, mem, ptr)
     require(1 <= rank <= MAX_RANK, f"{name} takes a buffer of rank 1 to {MAX_RANK}, not {mem}")
     check_numbers(name, numbers, rank)
+
+
+def check_extents(mem: Type, extents: tuple[int, ...]) -> None:
+    """Raise for extents of a part that `tma_load` does not copy."""
+    dims = buffer("tma_load", mem).dims
+    if not extents:
+        return
+    require(
+        len(extents) == len(dims)
+        and extents[:-2] == dims[:-2]
+        and all(0 < n <= most for n, most in zip(extents, dims, strict=True))
+        and (extents[-2:-1] == dims[-2:-1] or set(dims[:-2]) <= {1}),
+        f"tma_load of {mem} copies no part of extents {extents}",
+    )
 
 
 def _check_buffer(name: str, mem: Type, ptr: Type) -> int:

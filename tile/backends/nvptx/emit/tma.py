@@ -10,6 +10,7 @@ which is a kernel parameter that the launcher encodes. (PTX ISA, "cp.async.bulk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tile.analysis.uniformity import LaunchExpression, launch_address, launch_value
@@ -261,7 +262,8 @@ def strips_of(op: Operation) -> BlockStrips:
     assert isinstance(mem.layout, LinearLayout)
     strips = block_strips(mem.layout, mem.of.storage_bits)
     assert strips is not None, f"{mem} has a layout that TMA does not write"
-    return strips
+    extents = op["extents"] if "extents" in op.attributes else ()
+    return replace(strips, extents=extents)
 
 
 def _plus(builder: FunctionBuilder, index: str, constant: int) -> str:

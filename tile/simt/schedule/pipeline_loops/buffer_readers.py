@@ -15,7 +15,7 @@ transposed or reshaped view.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tile.ir.core import Operation, Value
@@ -24,6 +24,7 @@ from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied
 from tile.ir.shared_type import shared_of
 from tile.ir.types import Tile, with_layout
+from tile.simt.hopper.tma_boxes import MAX_BOX
 from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -68,6 +69,21 @@ class Reader:
             layout = operand_layout(op, layout)
         return layout
 
+    def axis_before(self, axis: int) -> int | None:
+        """Return the axis of the tile that an axis of the operand is; None if it is none."""
+        axis %= self.tile.rank
+        for op in reversed(self.between):
+            if op.defn is shape.trans:
+                axis = op["order"][axis]
+                continue
+            before, after = (_long_axes(x.type.shape) for x in (op.inputs[0], op.result))
+            same = [n for _, n in before] == [n for _, n in after]
+            place = next((at for at, (long, _) in enumerate(after) if long == axis), None)
+            if op.defn is not shape.reshape or not same or place is None:
+                return None
+            axis = before[place][0]
+        return axis
+
     def use(self, value: Value, defns: Mapping[OpDef, OpDef]) -> Value:
         """Return what stands for the operand if `value` stands for the tile.
 
@@ -86,6 +102,11 @@ class Reader:
         for op in reversed(self.between):
             if not op.result.uses:
                 op.erase()
+
+
+def _long_axes(extents: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the axes of more than one element, each with its extent."""
+    return [(axis, extent) for axis, extent in enumerate(extents) if extent > 1]
 
 
 def _readers(value: Value, through: Collection[OpDef], *, nested: bool = False) -> Iterator[Reader]:
@@ -137,6 +158,23 @@ def nested_operands(value: Value) -> list[Reader]:
     """
     readers = list(_readers(value, _VIEWS, nested=True))
     return readers if all(each.is_wgmma_operand for each in readers) else []
+
+
+def used_extents(value: Value) -> tuple[int, ...]:
+    """Return the extents of the part of a tile that wgmmas use; empty if that may be all.
+
+    They may use fewer columns than their right operand has.
+    """
+    extents, readers = list(value.type.shape), nested_operands(value)
+    axes = {each.axis_before(-1) for each in readers}
+    columns = max([each.op["columns"] if each.index else 0 for each in readers], default=0)
+    if len(axes) != 1 or not all(each.index and each.op["columns"] for each in readers):
+        return ()
+    (axis,) = axes
+    if axis is None or columns > MAX_BOX or set(extents[:-2]) - {1}:
+        return ()
+    extents[axis] = min(columns, extents[axis])
+    return tuple(extents)
 
 
 def register_operand_dots(value: Value) -> frozenset[Operation]:

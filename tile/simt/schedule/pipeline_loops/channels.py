@@ -105,7 +105,7 @@ class TmaChannel(Channel):
         programs: int = 1,
     ) -> None:
         super().__init__(build, loads)
-        self.bytes = sum(load.stage_bytes for load in loads)
+        self.bytes = sum(load.tma_bytes for load in loads)
         self.behind = behind
         self.full = self._mbarriers(build, "full" if readers else "mbarriers", 1)
         self.empty = self._mbarriers(build, "empty", readers * programs) if readers else None
@@ -138,10 +138,12 @@ class TmaChannel(Channel):
                 target = stage(build, buffer, at)
                 array = [mapping.get(value, value) for value in pointers.inputs[1:]]
                 names = ("lower", "upper", "steps") if each.issue is tma.tma_load_im2col else ()
-                window = {name: pointers[name] for name in names}
+                options = {name: pointers[name] for name in names}
+                if each.extents:
+                    options["extents"] = each.extents
                 same = pair.same_block(build, array) if pair and can_halve(each) else None
                 alone = active if same is None else build(arith.xor, same, active)
-                ops.append(build.op(each.issue, target, self.full, at, alone, *array, **window))
+                ops.append(build.op(each.issue, target, self.full, at, alone, *array, **options))
                 if same is not None:
                     operands = target, self.full, at, same, *array
                     ops.append(build.op(cluster.tma_load_multicast, *operands))
@@ -172,7 +174,8 @@ class TmaChannel(Channel):
 def can_halve(load: BufferedLoad) -> bool:
     """Return True if a load's block can be loaded by two programs, half by each."""
     strips = block_strips(load.layout, load.tile.of.storage_bits)
-    return load.issue is tma.tma_load and strips is not None and strips.split is not None
+    is_split = strips is not None and strips.split is not None
+    return load.issue is tma.tma_load and is_split and not load.extents
 
 
 def mbarrier_bytes(async_loads: Sequence[BufferedLoad]) -> int:

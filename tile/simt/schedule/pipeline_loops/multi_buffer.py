@@ -17,6 +17,7 @@ from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, memory
 from tile.ir.shared_type import Shared
 from tile.ir.types import I32, Tile
+from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, tma
@@ -36,12 +37,14 @@ class BufferedLoad:
 
     issue: the operation that fills the buffer; `load` if threads load and store the tile.
     stages: of the buffer.
+    extents: of the part of the tile that TMA loads, if not all.
     """
 
     load: Operation
     layout: LinearLayout
     issue: OpDef = memory.load
     stages: int = 1
+    extents: tuple[int, ...] = ()
 
     @property
     def tma(self) -> bool:
@@ -67,6 +70,13 @@ class BufferedLoad:
     def stage_bytes(self) -> int:
         """The size of a stage, in bytes."""
         return self.buffer.bytes // self.stages
+
+    @property
+    def tma_bytes(self) -> int:
+        """The bytes that TMA copies to a stage."""
+        strips = block_strips(self.layout, self.tile.of.storage_bits)
+        assert strips is not None
+        return replace(strips, extents=self.extents).bytes
 
     @property
     def bytes(self) -> int:

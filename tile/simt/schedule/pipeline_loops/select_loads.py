@@ -39,6 +39,7 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     readable_from,
     reads_slices,
     register_operand_dots,
+    used_extents,
 )
 from tile.simt.schedule.pipeline_loops.channels import mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
@@ -358,7 +359,9 @@ class LoopPlanner:
             return None
         if not self.unaliased(self.function, [load]):
             return None
-        return BufferedLoad(load, layout, tma.tma_load_im2col if im2col else tma.tma_load)
+        if im2col:
+            return BufferedLoad(load, layout, tma.tma_load_im2col)
+        return BufferedLoad(load, layout, tma.tma_load, extents=used_extents(load.result))
 
     def warn_of_pixels(self, plans: Sequence[LoopPlan]) -> None:
         """Say which loads of pixels TMA cannot do, and why."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -31,8 +32,9 @@ from tile.backends.interp.values import Array, Rows, RunValue, array_of, broadca
 from tile.backends.interp.virtual_memory import FaultError
 from tile.ir.core import Operation
 from tile.ir.descriptor_type import Descriptor
-from tile.ir.shared_type import shared_of
+from tile.ir.shared_type import Shared, shared_of
 from tile.simt import ops
+from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
 
 RULES: Rules = {}
@@ -184,7 +186,11 @@ class DescriptorBlock:
         self.op = op
         self.mem = mem
         self.size = mem.of.itemsize
-        self.order = _order(mem.layout)
+        extents = op["extents"] if op.defn is ops.tma.tma_load else ()
+        order = _order(mem.layout)
+        copied = _copied(mem, extents).ravel()[order]
+        self.order = order[copied]
+        self.vectors = np.flatnonzero(copied[:: VECTOR_BYTES // self.size])
         self.elements = Elements(mem.of, (len(self.order),))
 
     def read(self, batch: ProgramBatch, programs: Rows, *numbers: Array) -> Array:
@@ -258,8 +264,7 @@ class DescriptorBlock:
     def touch(self, batch: ProgramBatch, programs: Rows, begin: Array) -> Touch:
         """Return the vectors of the buffer, a program in each row."""
         chunk = chunk_of(batch)
-        count = self.mem.bytes // VECTOR_BYTES
-        start = (begin + programs * chunk.memory.size)[:, None] + np.arange(count) * VECTOR_BYTES
+        start = (begin + programs * chunk.memory.size)[:, None] + self.vectors * VECTOR_BYTES
         thread = np.full((len(programs), 1), 0 if chunk.acquired is None else -1, np.int64)
         return Touch(self.op, start, VECTOR_BYTES, thread, chunk.horizon(programs)[:, None])
 
@@ -318,6 +323,16 @@ def _along(start: Array, extent: Array, count: int) -> tuple[Array, Array]:
     index = start.astype(np.int32)[:, None] + np.arange(count, dtype=np.int32)
     inside = index.view(np.uint32) < extent.astype(np.int32).view(np.uint32)[:, None]
     return index.astype(np.int64), inside
+
+
+def _copied(mem: Shared, extents: Sequence[int]) -> Array:
+    """Return which elements of a block are copied, if a part of some extents is."""
+    copied = np.zeros(mem.dims, bool)
+    assert isinstance(mem.layout, LinearLayout)
+    strips = block_strips(mem.layout, mem.of.storage_bits)
+    assert strips is not None
+    copied[tuple(map(slice, replace(strips, extents=tuple(extents)).copied))] = True
+    return copied
 
 
 @lru_cache(maxsize=256)

@@ -133,8 +133,9 @@ class _SharedOperand:
         self.dtype = semantics.numpy_dtype(mem.of)
         self.size = mem.of.itemsize
         self.offsets = _offsets(mem.layout)
+        columns = op["columns"] if operand is Operand.RIGHT else 0
         self.vectors = _vectors(
-            mem.layout, MmaShape(*op["shape"]), operand, tuple(op["warpgroups"]), self.size
+            mem.layout, MmaShape(*op["shape"]), operand, tuple(op["warpgroups"]), self.size, columns
         )
 
     def touch(self, batch: ProgramBatch, mem: RunValue) -> Touch:
@@ -169,11 +170,17 @@ def _offsets(layout: LinearLayout) -> Array:
 
 @lru_cache(maxsize=256)
 def _vectors(
-    layout: LinearLayout, shape: MmaShape, operand: Operand, groups: Sequence[int], size: int
+    layout: LinearLayout,
+    shape: MmaShape,
+    operand: Operand,
+    groups: Sequence[int],
+    size: int,
+    columns: int,
 ) -> Array:
     """Return the offsets of the vectors attributed to each thread, an array (thread, vector).
 
-    The vectors of a warpgroup's threads together are what the warpgroup reads.
+    The vectors of a warpgroup's threads together are what the warpgroup reads. `columns`, unless 0,
+    is the number of columns of the right operand that it reads.
     """
     offsets = _offsets(layout)
     axis = operand.value.index("m" if operand is Operand.LEFT else "n")
@@ -182,7 +189,8 @@ def _vectors(
     for group in range(groups[0] * groups[1]):
         number = group % groups[0] if operand is Operand.LEFT else group // groups[0]
         count = groups[0] if operand is Operand.LEFT else groups[1]
-        own = np.arange(offsets.shape[axis]) // tile_size % count == number
+        along = np.arange(offsets.shape[axis])
+        own = (along // tile_size % count == number) & (along < (columns or len(along)))
         read = np.compress(own, offsets, axis=axis).ravel()
         first = np.sort(read[read % (VECTOR_BYTES // size) == 0])
         rows = -(-len(first) // WARPGROUP_THREADS)
