@@ -31,10 +31,10 @@ def test_parts_of_an_uneven_inner_axis(splits: int, monkeypatch: pytest.MonkeyPa
     ("columns", "by_columns", "splits"),
     [(208, "", 1), (144, "ab", 1), (96, "a", 2), (224, "out", 1), (112, "b", 2)],
 )
-def test_columns_of_several_powers_of_two(
+def test_columns_that_are_no_power_of_two(
     columns: int, by_columns: str, splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last tile ends within one of its parts; `by_columns` names the arrays stored so."""
+    """The last tile ends within one of its blocks; `by_columns` names the arrays stored so."""
     monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: None)
     monkeypatch.setattr(matmul_module, "tiles_of", lambda *_: tiles(64, columns, 64, 4, 2))
     random = np.random.default_rng(columns)
@@ -53,7 +53,7 @@ def test_columns_of_several_powers_of_two(
 
 @pytest.mark.parametrize("columns", [112, 96])
 def test_programs_that_compute_several_tiles(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three programs have 2 x 4 tiles; those of 112 columns are padded, those of 96 in two parts."""
+    """Three programs have 2 x 4 tiles, which are stored as two or three blocks."""
     config = {**tiles(64, columns, 64), "persistent": True, "warp_specialize": True}
     monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: None)
     monkeypatch.setattr(matmul_module, "tiles_of", lambda *_: config)
@@ -70,8 +70,9 @@ def test_programs_that_compute_several_tiles(columns: int, monkeypatch: pytest.M
     ("sizes", "columns", "persistent"),
     [
         pytest.param((1536, 1536, 1536), 160, False, id="120 tiles"),
-        pytest.param((1760, 1760, 1760), 224, False, id="112 tiles, padded"),
+        pytest.param((1760, 1760, 1760), 224, False, id="112 tiles, not 126 of 208"),
         pytest.param((2048, 7000, 2048), 224, True, id="4 tiles, as of 256"),
+        pytest.param((2560, 2560, 2560), 208, True, id="2 tiles"),
         pytest.param((3072, 3072, 3072), 192, True, id="3 tiles, as of 256"),
         pytest.param((4096, 4096, 4096), 256, True, id="4 tiles"),
     ],

@@ -5,14 +5,12 @@ out = activation(a @ b + bias), or the sums of a part of the inner axis
 
 from __future__ import annotations
 
-from typing import Any
-
 import tile
 import tile.language as tl
 from tile.ops.linear.matmul_tiles import (
     activated,
-    multiply_parts,
-    parts_of,
+    column_parts,
+    multiply_tiles,
     store_tile,
     tile_at,
 )
@@ -56,46 +54,40 @@ def matmul_tile(
     batch = tl.program_id(1).to(tl.int64)
     split = tl.program_id(2).to(tl.int64)
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
-    parts = parts_of(BLOCK_N)
-    columns: Any = ()
-    for i in tl.static_range(len(parts)):
-        columns += (tile_column * BLOCK_N + parts[i],)
+    # Extents of tiles are powers of two; wgmma computes only those columns that are stored.
+    COLUMNS: tl.constexpr = 1 << (BLOCK_N - 1).bit_length()
+    column = tile_column * BLOCK_N + tl.arange(0, COLUMNS)
     # Rows and columns past the end read others again: their results are not stored, and loads
     # need a mask along the inner axis only.
-    a_rows = (row % M)[:, None]
+    a_rows, b_columns = (row % M)[:, None], (column % N)[None, :]
     if WIDE:
-        a_rows = a_rows.to(tl.int64)
+        a_rows, b_columns = a_rows.to(tl.int64), b_columns.to(tl.int64)
     inner = tl.arange(0, BLOCK_K)
     first = tl.program_id(2) * span if SPLIT else 0
     tl.assume(first >= 0)
     a_tile = a_ptr + batch * a_batch + tl.cast(first, tl.int64) * a_inner
     a_tile += a_rows * a_row + inner[None, :] * a_inner
     b_tile = b_ptr + batch * b_batch + tl.cast(first, tl.int64) * b_inner
-    b_tiles: Any = ()
-    totals: Any = ()
-    for i in tl.static_range(len(columns)):
-        b_columns = (columns[i] % N)[None, :]
-        if WIDE:
-            b_columns = b_columns.to(tl.int64)
-        b_tiles += (b_tile + (inner[:, None] * b_inner + b_columns * b_column),)
-        totals += (tl.zeros((BLOCK_M, columns[i].shape[0]), dtype=SUMS),)
+    b_tile += inner[:, None] * b_inner + b_columns * b_column
+    total = tl.zeros((BLOCK_M, COLUMNS), dtype=SUMS)
     if EVEN:  # no mask compares with K
         first, end = 0, span
     else:
         end = min(first + span, K) if SPLIT else K
-    totals = multiply_parts(
-        *(a_tile, b_tiles, inner, first, end, K, a_inner, b_inner, totals),
+    total = multiply_tiles(
+        *(a_tile, b_tile, inner, first, end, K, a_inner, b_inner, total),
         *(PRECISION, SUMS, EVEN, BLOCK_K),
     )
-    results: Any = ()
-    for i in tl.static_range(len(columns)):
-        # Swapped, its rows are columns of the result.
-        index = (row % M)[:, None] if SWAPPED else (columns[i] % N)[None, :]
-        results += (activated(totals[i], bias_ptr, index, ACTIVATION),)
     out = out_ptr + split * out_split + batch * out_batch
-    for i in tl.static_range(len(columns)):
-        inside = parts[i] < BLOCK_N if parts[i].shape[0] > BLOCK_N else None
-        store_tile(results[i], out, row, columns[i], M, N, out_row, out_column, inside)
+    totals = column_parts(total, BLOCK_N)
+    first_column = tile_column * BLOCK_N
+    for i in tl.static_range(len(totals)):
+        column = first_column + tl.arange(0, totals[i].shape[1])
+        # Swapped, its rows are columns of the result.
+        index = (row % M)[:, None] if SWAPPED else (column % N)[None, :]
+        result = activated(totals[i], bias_ptr, index, ACTIVATION)
+        store_tile(result, out, row, column, M, N, out_row, out_column)
+        first_column += totals[i].shape[1]
 
 
 @tile.jit

@@ -29,59 +29,21 @@ def tile_position(M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.
 
 
 @tile.jit
-def parts_of(BLOCK: tl.constexpr):
-    """Return the indices 0 to `BLOCK` - 1 as tiles of as many elements as the powers of two of it.
+def column_parts(x, COLUMNS: tl.constexpr):
+    """Return the first columns of a tile, as tiles of the powers of two of `COLUMNS`.
 
-    A tile of 208 columns is one of 128, of 64 and of 16. One of 7/8 of a power of two or more, such
-    as 224, is a single tile, which is masked where it is stored: wgmma computes no other columns.
+    Each is stored as a block of an array, which 208 columns of 256 would not be.
     """
     parts: Any = ()
-    if 7 << BLOCK.bit_length() <= 8 * BLOCK:
-        parts += (tl.arange(0, 1 << BLOCK.bit_length()),)
-    else:
-        first = 0
-        for bit in tl.static_range(BLOCK.bit_length() - 1, -1, -1):
-            if BLOCK >> bit & 1:
-                parts += (first + tl.arange(0, 1 << bit),)
-                first += 1 << bit
-    return parts
-
-
-@tile.jit
-def multiply_parts(
-    a_tile,
-    b_tiles,
-    inner,
-    first,
-    end,
-    K,
-    a_inner,
-    b_inner,
-    totals,
-    PRECISION: tl.constexpr,
-    SUMS: tl.constexpr,
-    EVEN: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """Return `totals` plus the dots of tiles of a and of each of b, from `first` to `end` of K.
-
-    An `end` below K follows `first` by a multiple of `BLOCK_K`: masks compare with K alone, so that
-    tiles are blocks of arrays.
-    """
-    for k in range(first, end, BLOCK_K):
-        a = tl.load(a_tile) if EVEN else tl.load(a_tile, mask=inner[None, :] < K - k, other=0.0)
-        sums: Any = ()
-        moved: Any = ()
-        for i in tl.static_range(len(totals)):
-            if EVEN:
-                b = tl.load(b_tiles[i])
+    for bit in tl.static_range(x.shape[1].bit_length() - 2, -1, -1):
+        if COLUMNS % (2 << bit) != 0:
+            low, high = tl.split(x.reshape(x.shape[0], 2, 1 << bit).permute(0, 2, 1))
+            if COLUMNS >> bit & 1:
+                parts += (low,)
+                x = high
             else:
-                b = tl.load(b_tiles[i], mask=inner[:, None] < K - k, other=0.0)
-            sums += (tl.dot(a, b, totals[i], input_precision=PRECISION, out_dtype=SUMS),)
-            moved += (b_tiles[i] + BLOCK_K * b_inner,)
-        totals, b_tiles = sums, moved
-        a_tile += BLOCK_K * a_inner
-    return totals
+                x = low
+    return parts if len(parts) > 0 else (x,)
 
 
 @tile.jit
@@ -100,11 +62,20 @@ def multiply_tiles(
     EVEN: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """Return `total` plus the dots of tiles of a and b, as `multiply_parts` does."""
-    (total,) = multiply_parts(
-        *(a_tile, (b_tile,), inner, first, end, K, a_inner, b_inner, (total,)),
-        *(PRECISION, SUMS, EVEN, BLOCK_K),
-    )
+    """Return `total` plus the dots of tiles of a and b, from `first` to `end` of K.
+
+    An `end` below K follows `first` by a multiple of `BLOCK_K`: masks compare with K alone, so that
+    tiles are blocks of arrays.
+    """
+    for k in range(first, end, BLOCK_K):
+        if EVEN:
+            a, b = tl.load(a_tile), tl.load(b_tile)
+        else:
+            a = tl.load(a_tile, mask=inner[None, :] < K - k, other=0.0)
+            b = tl.load(b_tile, mask=inner[:, None] < K - k, other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
+        a_tile += BLOCK_K * a_inner
+        b_tile += BLOCK_K * b_inner
     return total
 
 
@@ -119,10 +90,8 @@ def activated(total, bias_ptr, index, ACTIVATION: tl.constexpr):
 
 
 @tile.jit
-def store_tile(total, out_ptr, row, column, M, N, out_row, out_column, inside=None):
-    """Store a tile of a result of M x N elements, in the columns that are `inside` of it."""
+def store_tile(total, out_ptr, row, column, M, N, out_row, out_column):
+    """Store a tile of a result of M x N elements."""
     out_ptr += row.to(tl.int64)[:, None] * out_row + column.to(tl.int64)[None, :] * out_column
-    columns = column < N if inside is None else (column < N) & inside
-    tl.store(
-        out_ptr, total.to(out_ptr.dtype.element_ty), mask=(row < M)[:, None] & columns[None, :]
-    )
+    inside = (row < M)[:, None] & (column < N)[None, :]
+    tl.store(out_ptr, total.to(out_ptr.dtype.element_ty), mask=inside)
