@@ -18,7 +18,7 @@ from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile import backends
 from tile.backends.base import Artifact, Options, Target
-from tile.backends.capabilities import BoundLaunch, FastLaunch, Passed
+from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
 from tile.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tile.ir.module import Module
 from tile.runtime.autotuning.fast_path import TunedLaunches
@@ -67,8 +67,12 @@ class Noting:
             return self.ready
 
         def with_fixed(grid: Any, values: Sequence[Any]) -> FastLaunch:
+            listed = any(isinstance(v, Item) for v in values)
+
             def launch(*passed: Any) -> bool:
-                every = [passed[v.at] if isinstance(v, Passed) else v for v in values]
+                items, own = (passed[0], passed[1:]) if listed else ((), passed)
+                every = [own[v.at] if isinstance(v, Passed) else v for v in values]
+                every = [items[v.at] if isinstance(v, Item) else v for v in every]
                 return repeat(*grid, *every)
 
             return launch

@@ -118,8 +118,16 @@ class Exportable(Protocol):
 FastLaunch = Callable[..., bool]  # see `FastLaunchable.bind`
 
 
-class Passed(NamedTuple):
+@dataclass(frozen=True)
+class Passed:
     """The value at an index of those that each launch gets."""
+
+    at: int
+
+
+@dataclass(frozen=True)
+class Item:
+    """The address at an index of a tuple of addresses that each launch gets before other values."""
 
     at: int
 
@@ -128,11 +136,12 @@ class BoundLaunch(NamedTuple):
     """Launches that repeat an earlier one with other values.
 
     run: takes the grid's three extents and the values. fixed: for a grid, and for each value of
-    `run` a number or one of the values that it takes, returns a function of these values alone.
+    `run` a number or what stands for it, returns a function of the values passed alone, after the
+    tuple if there are items. A launch with the tuple of the one before is faster.
     """
 
     run: FastLaunch
-    fixed: Callable[[Grid, Sequence[int | float | Passed]], FastLaunch]
+    fixed: Callable[[Grid, Sequence[int | float | Passed | Item]], FastLaunch]
 
 
 @runtime_checkable

@@ -53,7 +53,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tile.backends.base import Grid, footprint
-from tile.backends.capabilities import FastLaunch, Passed
+from tile.backends.capabilities import FastLaunch, Item, Passed
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.language.base.constexpr import constexpr
@@ -92,7 +92,7 @@ class FastPathEntry(NamedTuple):
     """
 
     repeat: FastLaunch
-    fixed: Callable[[Grid, Sequence[int | float | Passed]], FastLaunch]
+    fixed: Callable[[Grid, Sequence[int | float | Passed | Item]], FastLaunch]
     kernel: CompiledKernel
     constants: dict[str, Any]
     choose: Callable[[Sequence[Any], Sequence[int]], FastPathEntry | None] | None = None

@@ -15,7 +15,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.runtime.fake_torch import Tensor, aligned, install
-from tile.backends.capabilities import Passed
+from tile.backends.capabilities import Item, Passed
 from tile.backends.nvptx import driver, launch, loaded_module
 from tile.errors import ExecutionError
 from tile.testing import do_bench
@@ -323,3 +323,18 @@ def test_an_old_driver_goes_the_longer_way(posing: Posing) -> None:
     for _ in range(3):
         scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
     assert (len(posing.ordinary), posing.repeats) == (3, [])
+
+
+def test_items_of_a_tuple_are_written_once(posing: Posing) -> None:
+    x, y = Tensor(aligned(64)), Tensor(aligned(64))
+    call = (x, 5, -7, 0.5, 2**40 + 1, True)
+    scale[3, 2](*call, B=64)
+    planned = scale.planned(call, {"B": 64})
+    assert planned is not None
+    launch = planned[1].fixed((4, 1, 1), [Item(1), 8, Passed(0), 1.0, 2**41 + 1, False])
+    first, second = (0, x.data_ptr()), (0, y.data_ptr())
+    for items, number in ((first, 3), (first, 4), (second, 5), (first, 6)):
+        assert launch(items, number)
+        ((address, eight, *others),) = [posing.repeats[-1][2]]
+        assert address == struct.pack("=Q", items[1]) and eight == struct.pack("=i4x", 8)
+        assert others[0] == struct.pack("=i4x", number)

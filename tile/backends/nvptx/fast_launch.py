@@ -36,13 +36,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tile.backends.base import Grid
-from tile.backends.capabilities import BoundLaunch, FastLaunch, Passed
+from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
 from tile.backends.nvptx.driver import Device
 from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
@@ -126,8 +127,8 @@ def fast_launch({taken}):{report}{maps}
         block = pop()
     except IndexError:
         block = new_block()
-    data, config, pointers = block
-    try:
+    data, config, pointers, latest = block
+    try:{items}
         pack_into(data, start, {packed})
     except (OverflowError, struct_error):  # such as a float that is infinite in 32 bits
         return False
@@ -135,6 +136,11 @@ def fast_launch({taken}):{report}{maps}
     push(block)
     return not status
 """
+
+_ITEMS = """
+        if latest[0] is not items:
+            pack_items(data, items_start, *pick(items))
+            latest[0] = items"""
 
 # An ordinary launch raises the error of an assertion.
 _REPORT = """
@@ -155,13 +161,20 @@ class Parameter(NamedTuple):
     """
 
     format: str
-    value: int | float | Passed
+    value: int | float | Passed | Item
     passed: bool = True
 
     @property
     def number(self) -> int | float | None:
         """The fixed value, or None."""
-        return None if isinstance(self.value, Passed) else self.value
+        return None if isinstance(self.value, Passed | Item) else self.value
+
+    @property
+    def word(self) -> str:
+        """The source of a value that each launch gets."""
+        if isinstance(self.value, Item):
+            return f"items[{self.value.at}]"
+        return f"v{self.value.at}" if isinstance(self.value, Passed) else ""
 
     @property
     def data(self) -> bytes | Parameter:
@@ -176,6 +189,7 @@ class _Block(NamedTuple):
     data: Any
     config: Any  # by reference: the configuration in `data`
     pointers: Any  # by reference: the addresses of the parameters in `data`
+    latest: list[Any]  # the tuple whose items are in `data`
 
 
 class _BlockLayout:
@@ -187,16 +201,22 @@ class _BlockLayout:
     def __init__(self, parameters: Sequence[Parameter], maps: int, *, has_grid: bool) -> None:
         every = [one.data for one in parameters if one.passed]
         distinct = dict.fromkeys(every)
-        self.varying = [one for one in distinct if isinstance(one, Parameter)]
+        varying = [one for one in distinct if isinstance(one, Parameter)]
+        self.values = [one for one in varying if isinstance(one.value, Passed)]
+        items = [one for one in varying if isinstance(one.value, Item)]
+        self.items = [one.value.at for one in items if isinstance(one.value, Item)]
         fixed = [data for data in distinct if isinstance(data, bytes)]
         self.start = _WIDTH * len(every)  # of what each launch writes
         self.config = self.start + _WIDTH * maps
         head = f"{_GRID.size + _PROGRAM.size}s" if has_grid else f"3I{_PROGRAM.size}s"
-        formats = "".join(one.format for one in self.varying)
+        formats = "".join(one.format for one in self.values)
         self.packing = struct.Struct(f"={maps}Q{head}Q{len(NO_ATTRIBUTES)}s{formats}")
-        end = self.start + self.packing.size
-        first = end - _WIDTH * len(self.varying)
-        offsets = {data: first + _WIDTH * n for n, data in enumerate([*self.varying, *fixed])}
+        self.items_packing = struct.Struct("=" + "".join(one.format for one in items))
+        self.items_start = self.start + self.packing.size
+        end = self.items_start + self.items_packing.size
+        first = self.items_start - _WIDTH * len(self.values)
+        every_data = [*self.values, *items, *fixed]
+        offsets = {data: first + _WIDTH * n for n, data in enumerate(every_data)}
         self._offsets = [offsets[data] for data in every]
         self._fixed = b"".join(fixed)
         self._size = end + len(self._fixed)
@@ -208,7 +228,7 @@ class _BlockLayout:
         addresses = [origin + offset for offset in self._offsets]
         struct.pack_into(f"={len(addresses)}Q", data, 0, *addresses)
         ctypes.memmove(origin + self._size - len(self._fixed), self._fixed, len(self._fixed))
-        return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data))
+        return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data), [None])
 
 
 @dataclass(frozen=True)
@@ -232,7 +252,7 @@ class FastLauncher:
         count = sum(one.number is None for one in self.parameters)
         return BoundLaunch(self._function(self.parameters, count), self._fixed)
 
-    def _fixed(self, grid: Grid, values: Sequence[int | float | Passed]) -> FastLaunch:
+    def _fixed(self, grid: Grid, values: Sequence[int | float | Passed | Item]) -> FastLaunch:
         """Return the function for a grid and values; see `BoundLaunch.fixed`."""
         own = [
             one._replace(value=values[one.value.at]) if isinstance(one.value, Passed) else one
@@ -264,6 +284,9 @@ class FastLauncher:
             "new_block": layout.block,
             "pack_into": layout.packing.pack_into,
             "start": layout.start,
+            "pack_items": layout.items_packing.pack_into,
+            "items_start": layout.items_start,
+            "pick": _picker(layout.items),
             "struct_error": struct.error,
             "head": head,
             "rest": rest,
@@ -273,21 +296,25 @@ class FastLauncher:
             "report": self.report,  # its first number says whether an assertion was false
         }
         numbers = [one.number for one in parameters if one.passed]
-        words = [_word(one) for one in parameters if one.passed]
+        passed = [one for one in parameters if one.passed]
         keys = []
         for at, encoder in enumerate(self.maps):
             names[f"maps{at}"] = encoder.lookup(numbers)
-            keys.append(", ".join([words[n] for n in encoder.parameters if numbers[n] is None]))
-        packed = tuple(map(_word, layout.varying))
-        reports = self.report is not None
-        exec(_code(count, packed, tuple(keys), grid is not None, clustered, reports), names)
+            keys.append(
+                ", ".join([passed[n].word for n in encoder.parameters if numbers[n] is None])
+            )
+        packed = tuple(one.word for one in layout.values)
+        kind = (grid is not None, clustered, self.report is not None, bool(layout.items))
+        exec(_code(count, packed, tuple(keys), *kind), names)
         launch_function: FastLaunch = names["fast_launch"]
         return launch_function
 
 
-def _word(parameter: Parameter) -> str:
-    """Return the name of a parameter's value, if a launch gets one."""
-    return f"v{parameter.value.at}" if isinstance(parameter.value, Passed) else ""
+def _picker(indices: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Return a function that returns the items at these indices."""
+    if len(indices) < 2:
+        return lambda items: [items[at] for at in indices]
+    return operator.itemgetter(*indices)
 
 
 @functools.cache
@@ -298,6 +325,7 @@ def _code(
     has_grid: bool,
     clustered: bool,
     reports: bool,
+    has_items: bool,
 ) -> Any:
     """Compile `fast_launch`.
 
@@ -305,9 +333,11 @@ def _code(
     has_grid: the grid is fixed.
     """
     extents = [] if has_grid else ["x", "y", "z"]
+    items = ["items"] if has_items else []
     values = [f"v{at}" for at in range(count)]
     text = _TEXT.format(
-        taken=", ".join([*extents, *values]),
+        taken=", ".join([*extents, *items, *values]),
+        items=_ITEMS if has_items else "",
         report=_REPORT if reports else "",
         maps="".join(_MAP.format(at=at, key=key) for at, key in enumerate(maps)),
         packed=", ".join(

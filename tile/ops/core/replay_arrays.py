@@ -25,12 +25,18 @@ class AddressCheck:
         self.latest: tuple[int, ...] = ()
         self._right = functools.lru_cache(RECENT)(self._check)
 
-    def accepts(self, addresses: tuple[int, ...]) -> bool:
-        """Return True for addresses, one for each extent of the separation, that are right."""
+    def of(self, addresses: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return addresses, one for each extent of the separation, or None if they are wrong.
+
+        They are the same tuple as in the last call if they are equal.
+        """
+        latest = self.latest
+        if addresses == latest:
+            return latest
         if not self._right(addresses):
-            return False
+            return None
         self.latest = addresses
-        return True
+        return addresses
 
     def _check(self, addresses: tuple[int, ...]) -> bool:
         aligned = not any(address % DIVISOR for address in addresses)
@@ -82,6 +88,11 @@ def device_conditions(made: Sequence[Any], names: Names) -> list[str]:
     return [f"{current}() != {made[0].get_device()}"]
 
 
+def is_listed(separation: Separation) -> bool:
+    """Return True if the addresses of the arrays of a separation are in a tuple, to be tested."""
+    return len(separation.pairs) > MOST_COMPARED
+
+
 def address_word(position: int) -> str:
     """Return the name of the address of the array at a position."""
     return f"~p{position}"
@@ -92,14 +103,13 @@ def address_conditions(separation: Separation, read: Sequence[int], names: Names
 
     read: the positions of all arrays whose addresses are read.
     """
-    extents = separation.extents
-    pairs = [(one, other) for one in separation.outputs for other in extents if one != other]
+    extents, pairs = separation.extents, separation.pairs
     conditions = []
-    if len(pairs) > MOST_COMPARED:
+    if is_listed(separation):
+        # Launches with the tuple of the one before need not write the addresses again.
         check = names.add("check", AddressCheck(separation))
         addresses = tuple_text(map(address_word, extents))
-        test = f"(~addresses := {addresses}) != {check}.latest"
-        conditions.append(f"{test} and not {check}.accepts(~addresses)")
+        conditions.append(f"(~addresses := {check}.of({addresses})) is None")
         read, pairs = [at for at in read if at not in extents], []
     if read:
         conditions.append(f"({' | '.join(map(address_word, read))}) % {DIVISOR}")

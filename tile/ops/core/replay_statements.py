@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tile.backends.capabilities import Passed
+from tile.backends.capabilities import Item, Passed
 from tile.ops.core.call_records import ArrayAt, CallPlan, Launch, Varied
 from tile.ops.core.generated import Names, tuple_text
-from tile.ops.core.replay_arrays import address_word
+from tile.ops.core.replay_arrays import address_word, is_listed
 from tile.ops.core.replay_launches import FastLaunch, leaves
 from tile.runtime.arguments.autograd import version_counter
 from tile.runtime.grid import normalize_grid
@@ -37,6 +37,8 @@ class LaunchStatements:
         self._words = words
         self._parameters = parameters
         self._names = names
+        listed = plan.separation.extents if is_listed(plan.separation) else ()
+        self._listed = {position: at for at, position in enumerate(listed)}
         self._kernels: list[Any] = []
         self.addresses: set[int] = {*plan.aligned}
         self.numbers: list[str] = []
@@ -62,13 +64,18 @@ class LaunchStatements:
             self.exceptions.append(f"{self.address(one)} == {self.address(other)}")
         self._note(fast)
         passed: dict[str, int] = {}
-        values: list[int | float | Passed] = []
+        values: list[int | float | Passed | Item] = []
         for leaf in leaves(fast.arguments):
             word = self._word(leaf)
-            values.append(Passed(passed.setdefault(word, len(passed))) if word else leaf)
+            if type(leaf) is ArrayAt and leaf.position in self._listed:
+                values.append(Item(self._listed[leaf.position]))
+            else:
+                values.append(Passed(passed.setdefault(word, len(passed))) if word else leaf)
+        has_items = any(isinstance(value, Item) for value in values)
         fixed = fast.entry.fixed(normalize_grid(launch.grid), values)
         repeat = self._names.add("repeat", fixed)
-        self.launches.append(f"if not {repeat}({', '.join(passed)}): {ordinary}")
+        words = ["~addresses", *passed] if has_items else passed
+        self.launches.append(f"if not {repeat}({', '.join(words)}): {ordinary}")
 
     def _note(self, fast: FastLaunch) -> None:
         """Let the replay tell autograd of the writes of a launch.

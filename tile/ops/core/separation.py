@@ -19,6 +19,11 @@ class Separation(NamedTuple):
     extents: Mapping[int, int]
     outputs: Mapping[int, frozenset[int]]
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The positions of each array to write and each other one."""
+        return [(one, other) for one in self.outputs for other in self.extents if one != other]
+
     def holds(self, addresses: Sequence[int]) -> bool:
         """Return True for addresses, one for each of `extents`, at which the arrays lie apart."""
         positions = [*self.extents]
