@@ -12,6 +12,7 @@ split_promoted_dots
                     dots that threads add up in parts of columns, where registers are short
 rematerialize       cheap values computed again after a loop
 sink_casts          conversions to wider floats at their first use
+hoist_base_pointers pointers as a base that is computed once, and a small offset
 carry_base_pointers one pointer and 32-bit offsets in loops that lack registers
 strength_reduce_pointers
                     pointers in loops with wgmma advanced by additions alone
