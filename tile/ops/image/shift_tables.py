@@ -35,7 +35,7 @@ DESCRIBED = Table(
         "nvptx": {
             (256, ANY, ANY): {**dependent(16, 64, 128, stages=5), "SWAPPED": True},
             (1024, 64, ANY): {**dependent(16, 64, 128, stages=5), "SWAPPED": True},
-            (1024, ANY, ANY): {**dependent(32, 128, 128, warps=8, stages=5), "SWAPPED": True},
+            (1024, ANY, ANY): {**dependent(32, 128, 128, stages=5), "SWAPPED": True},
             (4096, 128, ANY): {},
             (4096, ANY, ANY): dependent(64, 256, 64, warps=8, stages=5),
             (ANY, ANY, ANY): {},
