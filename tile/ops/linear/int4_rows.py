@@ -58,7 +58,6 @@ def int4_rows_kernel(
     ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     GROUPS: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     LONG: tl.constexpr = WEIGHTS // 2
     ELEMENT: tl.constexpr = a_ptr.dtype.element_ty
@@ -72,8 +71,7 @@ def int4_rows_kernel(
     column = row_order(column[:, None], ROWS, 1, WARPS).reshape(ROWS)
     scales = scale_ptr + (column % N).to(tl.int64) * (row_bytes // LONG)
     total = tl.zeros((ROWS, BLOCK_M), dtype=tl.float32)
-    # A loop with stages of its own loads scales, too, an iteration early.
-    for first in tl.range(split * span, end, GROUPS * LONG, num_stages=STAGES):
+    for first in range(split * span, end, GROUPS * LONG):
         for group in tl.static_range(GROUPS):
             at = first + group * LONG
             scale = tl.load(scales + at // LONG)
@@ -110,7 +108,6 @@ def int4_rows(
         *(a.value, packed.value, scales.value, parts.value, m, n, k // 2, a.strides[0], span),
         WEIGHTS=k // groups,
         WARPS=config["num_warps"],
-        STAGES=config["num_stages"],
         launch_pdl=True,
         **config,
     )
