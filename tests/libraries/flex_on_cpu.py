@@ -22,6 +22,14 @@ from torch.nn.attention import flex_attention as frontend
 
 H100 = SimpleNamespace(multi_processor_count=132, major=9, minor=0)
 NO_DEVICE = "none"
+apply_kernel_options: Any = frontend._apply_kernel_options
+
+
+def kernel_options(*arguments: Any, **keywords: Any) -> dict[str, Any]:
+    """Return the options of kernels, which store what gradients need."""
+    options: dict[str, Any] = apply_kernel_options(*arguments, **keywords)
+    options["OUTPUT_LOGSUMEXP"] |= torch.is_grad_enabled()
+    return options
 
 
 @contextmanager
@@ -34,6 +42,7 @@ def templates() -> Iterator[None]:
     constants = tuple(NO_DEVICE if one == "cpu" else one for one in code.co_consts)
     replaced = {
         (frontend, "_validate_device"): lambda *_: None,  # it refuses gradients
+        (frontend, "_apply_kernel_options"): kernel_options,
         (torch.cuda, "get_device_capability"): lambda *_: (H100.major, H100.minor),
         (torch.cuda, "get_device_properties"): lambda *_: H100,
         (choices.InductorChoices, "get_config_heuristics"): lambda *_: CUDAConfigHeuristic(),

@@ -19,6 +19,7 @@ import fcntl
 import gc
 import importlib
 import logging
+import math
 import statistics
 import sys
 import time
@@ -154,12 +155,12 @@ def ran(step: Step, case: Case) -> list[Any]:
 
 
 def worst(actual: list[Any], expected: list[Any]) -> float:
-    """Return the largest relative difference of results."""
-    pairs = zip(actual, expected, strict=True)
-    return max(
+    """Return the largest relative difference of results; NaN if there is one."""
+    differences = [
         float((a.double() - e.double()).norm() / e.double().norm().clamp_min(1e-30))
-        for a, e in pairs
-    )
+        for a, e in zip(actual, expected, strict=True)
+    ]
+    return math.nan if any(map(math.isnan, differences)) else max(differences)
 
 
 @contextmanager
