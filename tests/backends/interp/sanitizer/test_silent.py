@@ -136,3 +136,27 @@ def test_scan_function_that_ignores_an_operand() -> None:
     x, out = np.array([9, 3, 0, 20], np.int32), np.zeros(8, np.int32)
     with tile.sanitize("all"):
         scan_masked[(1,)](x, out, 4, N=8)
+
+
+@tile.jit
+def next_blocks(x_ptr, at_ptr, out_ptr, blocks, N: tl.constexpr):
+    """Add up blocks of two halves, as flex attention steps through the blocks of a mask."""
+    lane = tl.arange(0, N)
+    place, total = tl.load(at_ptr) * 2 * N + lane, tl.zeros((N,), tl.float32)
+    for half in range(2 * blocks):
+        total += tl.load(x_ptr + place)
+        block = half // 2
+        following = tl.load(at_ptr + block + 1, mask=block + 1 < blocks)
+        jumps = (half + 1) % 2 == 0
+        jump = (following - tl.load(at_ptr + block)) * 2 * N - N
+        place += jump * jumps + (1 - jumps) * N
+    tl.store(out_ptr + lane, total)
+
+
+def test_undefined_integers_times_0_are_0() -> None:
+    x, at = np.arange(64, dtype=np.float32), np.array([2, 0, 3], np.int32)
+    out = np.zeros(8, np.float32)
+    with tile.sanitize("all"):
+        next_blocks[(1,)](x, at, out, 3, N=8)
+    wanted = x.reshape(4, 2, 8)[[2, 0, 3]].sum((0, 1))
+    np.testing.assert_array_equal(out, wanted)

@@ -46,7 +46,7 @@ from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, descriptor, dot, indexing, memory, shape
 from tile.ir.ops import reduce as reductions
 from tile.ir.overflow import NARROW_BITS
-from tile.ir.types import I1, Scalar
+from tile.ir.types import I1, Scalar, number_of
 
 PoisonedElements: TypeAlias = "Array | None"
 Rule = Callable[[Operation, Sequence[PoisonedElements], Sequence[Any]], Any]
@@ -191,9 +191,14 @@ def select_poisoned(condition: RegisterValue, x: RegisterValue, y: RegisterValue
     return result
 
 
-@rule(arith.and_, arith.or_)
+@rule(arith.and_, arith.or_, arith.mul)
 def deciding(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
-    """Ignore the poison of one operand where the other decides: `false & x`, `-1 | x`."""
+    """Ignore the poison of one operand where the other decides: `false & x`, `-1 | x`, `0 * x`.
+
+    A float times 0 may be NaN.
+    """
+    if number_of(op.result.type).is_floating():
+        return union(op, poisons, values)
     (f, g), (x, y) = _as_masks(op, poisons), map(array_of, values)
     ones = op.defn is arith.or_
     decided = (_decides(x, ones) & ~f) | (_decides(y, ones) & ~g)
