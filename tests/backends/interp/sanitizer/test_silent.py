@@ -140,14 +140,14 @@ def test_scan_function_that_ignores_an_operand() -> None:
 
 @tile.jit
 def next_blocks(x_ptr, at_ptr, out_ptr, blocks, N: tl.constexpr):
-    """Add up blocks of two halves, as flex attention steps through the blocks of a mask."""
+    """Add up blocks in two steps each, as flex attention steps through the blocks of a mask."""
     lane = tl.arange(0, N)
     place, total = tl.load(at_ptr) * 2 * N + lane, tl.zeros((N,), tl.float32)
-    for half in range(2 * blocks):
+    for step in range(2 * blocks):
         total += tl.load(x_ptr + place)
-        block = half // 2
+        block = step // 2
         following = tl.load(at_ptr + block + 1, mask=block + 1 < blocks)
-        jumps = (half + 1) % 2 == 0
+        jumps = (step + 1) % 2 == 0
         jump = (following - tl.load(at_ptr + block)) * 2 * N - N
         place += jump * jumps + (1 - jumps) * N
     tl.store(out_ptr + lane, total)
