@@ -11,7 +11,7 @@ import tile
 import tile.ops
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
-from tile.ops.sequence import varlen_attention_backward as varlen_module
+from tile.ops.sequence import varlen_gradient_launches as varlen_module
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_backward import attention_backward_reference
 from tile.runtime.jit import JITFunction

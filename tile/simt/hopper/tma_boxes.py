@@ -7,7 +7,7 @@ rows of all outer axes follow each other in row-major order.
 
     >>> layout = block_layout((2, 64, 128), 16)
     >>> block_strips(layout, 16)
-    BlockStrips(shape=(2, 64, 128), element_bits=16, row_bytes=128, swizzle=128)
+    BlockStrips(shape=(2, 64, 128), element_bits=16, row_bytes=128, swizzle=128, extents=())
     >>> block_strips(layout, 16).box_dim
     (2, 64, 64)
     >>> [(box.byte, box.start) for box in block_strips(layout, 16).boxes()]
