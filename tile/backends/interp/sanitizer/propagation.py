@@ -78,8 +78,13 @@ def propagates_wrapping(op: Operation) -> bool:
 rule = rule_in(RULES)  # of operations that are not elementwise
 
 
-def rule_of(defn: OpDef) -> Rule:
-    """Return the rule of an operation. Raises `KeyError` for one that needs a rule and has none."""
+def rule_of(defn: OpDef, kind: PoisonKind = PoisonKind.UNDEFINED) -> Rule:
+    """Return the rule of an operation. Raises `KeyError` for one that needs a rule and has none.
+
+    A number that wrapped is an error where it is multiplied by 0, too.
+    """
+    if defn is arith.mul and kind is not PoisonKind.UNDEFINED:
+        return union
     if defn.elementwise and defn not in RULES:
         return union
     return RULES[defn]
@@ -88,7 +93,7 @@ def rule_of(defn: OpDef) -> Rule:
 def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function of a pure operation whose operands may be poisoned."""
     kinds = tuple(PoisonKind) if propagates_wrapping(op) else (PoisonKind.UNDEFINED,)
-    transfer = rule_of(op.defn)
+    transfers = {kind: rule_of(op.defn, kind) for kind in kinds}
     single = len(op.results) == 1
 
     def on_poisoned(batch: Any, values: Sequence[Any]) -> Any:
@@ -99,7 +104,9 @@ def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
             poisons = [poison_of(value, kind) for value in values]
             present = [poison for poison in poisons if poison is not None]
             if present:
-                results = _poison_results(op, transfer, kind, poisons, present, plain, results)
+                results = _poison_results(
+                    op, transfers[kind], kind, poisons, present, plain, results
+                )
         return results[0] if single else tuple(results)
 
     def instruction(batch: Any, *values: Any) -> Any:
