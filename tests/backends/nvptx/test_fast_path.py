@@ -18,6 +18,7 @@ from tests.runtime.fake_torch import Tensor, aligned, install
 from tile.backends.capabilities import Item, Passed
 from tile.backends.nvptx import driver, launch, loaded_module
 from tile.errors import ExecutionError
+from tile.runtime.fast_path import FastPathEntry
 from tile.testing import do_bench
 
 CONTEXT, FUNCTION = 77, 0x7FFF_0000_1234
@@ -152,15 +153,21 @@ def test_every_parameter_at_its_address(posing: Posing) -> None:
     assert [argument[: len(w)] for argument, w in zip(arguments, wanted, strict=True)] == wanted
 
 
-def test_a_fixed_grid_and_fixed_numbers(posing: Posing) -> None:
-    """Each value is written once, for all of its parameters."""
-    x, y = Tensor(aligned(64)), Tensor(aligned(64))
+def entry_of(x: Tensor) -> FastPathEntry:
+    """Launch `scale` on an array, and return what launches it again."""
     call = (x, 5, -7, 0.5, 2**40 + 1, True)
     scale[3, 2](*call, B=64)
     planned = scale.planned(call, {"B": 64})
     assert planned is not None
+    return planned[1]
+
+
+def test_a_fixed_grid_and_fixed_numbers(posing: Posing) -> None:
+    """Each value is written once, for all of its parameters."""
+    x, y = Tensor(aligned(64)), Tensor(aligned(64))
+    entry = entry_of(x)
     values = [Passed(1), Passed(0), 9, -0.0, 2**41 + 1, False]
-    launch = planned[1].fixed((4, 2, 5), values)
+    launch = entry.fixed((4, 2, 5), values)
     posing.count = 6
     assert launch(8, y.data_ptr()) and launch(-8, y.data_ptr())
     for (grid, stream, arguments), number in zip(posing.repeats, (8, -8), strict=True):
@@ -168,10 +175,10 @@ def test_a_fixed_grid_and_fixed_numbers(posing: Posing) -> None:
         wanted = [y.data_ptr(), np.int32(number), np.int32(9), np.float32(-0.0)]
         data = [np.asarray(value).tobytes() for value in [*wanted, 2**41 + 1, np.bool_(False)]]
         assert [argument[: len(w)] for argument, w in zip(arguments, data, strict=True)] == data
-    same = planned[1].fixed((1, 1, 1), [Passed(0), Passed(1), Passed(1), 1.0, 2, True])
+    same = entry.fixed((1, 1, 1), [Passed(0), Passed(1), Passed(1), 1.0, 2, True])
     assert same(x.data_ptr(), 3)
     assert [struct.unpack("=i4x", posing.repeats[-1][2][at]) for at in (1, 2)] == [(3,), (3,)]
-    assert not planned[1].fixed((1, 1, 1), [Passed(0), 1 << 40, 1, 1.0, 2, True])(x.data_ptr())
+    assert not entry.fixed((1, 1, 1), [Passed(0), 1 << 40, 1, 1.0, 2, True])(x.data_ptr())
 
 
 def test_constants_have_no_parameter(posing: Posing) -> None:
@@ -327,11 +334,8 @@ def test_an_old_driver_goes_the_longer_way(posing: Posing) -> None:
 
 def test_items_of_a_tuple_are_written_once(posing: Posing) -> None:
     x, y = Tensor(aligned(64)), Tensor(aligned(64))
-    call = (x, 5, -7, 0.5, 2**40 + 1, True)
-    scale[3, 2](*call, B=64)
-    planned = scale.planned(call, {"B": 64})
-    assert planned is not None
-    launch = planned[1].fixed((4, 1, 1), [Item(1), 8, Passed(0), 1.0, 2**41 + 1, False])
+    entry = entry_of(x)
+    launch = entry.fixed((4, 1, 1), [Item(1), 8, Passed(0), 1.0, 2**41 + 1, False])
     first, second = (0, x.data_ptr()), (0, y.data_ptr())
     for items, number in ((first, 3), (first, 4), (second, 5), (first, 6)):
         assert launch(items, number)
