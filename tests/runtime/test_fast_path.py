@@ -67,12 +67,12 @@ class Noting:
             return self.ready
 
         def with_fixed(grid: Any, values: Sequence[Any]) -> FastLaunch:
-            listed = any(isinstance(v, Item) for v in values)
+            tuples = len({v.of for v in values if isinstance(v, Item)})
 
             def launch(*passed: Any) -> bool:
-                items, own = (passed[0], passed[1:]) if listed else ((), passed)
+                own = passed[tuples:]
                 every = [own[v.at] if isinstance(v, Passed) else v for v in values]
-                every = [items[v.at] if isinstance(v, Item) else v for v in every]
+                every = [passed[v.of][v.at] if isinstance(v, Item) else v for v in every]
                 return repeat(*grid, *every)
 
             return launch

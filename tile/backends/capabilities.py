@@ -127,8 +127,9 @@ class Passed:
 
 @dataclass(frozen=True)
 class Item:
-    """The address at an index of a tuple of addresses that each launch gets before other values."""
+    """The address at an index of one of the tuples that each launch gets before other values."""
 
+    of: int
     at: int
 
 
@@ -137,7 +138,7 @@ class BoundLaunch(NamedTuple):
 
     run: takes the grid's three extents and the values. fixed: for a grid, and for each value of
     `run` a number or what stands for it, returns a function of the values passed alone, after the
-    tuple if there are items. A launch with the tuple of the one before is faster.
+    tuples of items. A launch with a tuple of the one before is faster.
     """
 
     run: FastLaunch

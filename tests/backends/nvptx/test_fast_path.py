@@ -332,13 +332,15 @@ def test_an_old_driver_goes_the_longer_way(posing: Posing) -> None:
     assert (len(posing.ordinary), posing.repeats) == (3, [])
 
 
-def test_items_of_a_tuple_are_written_once(posing: Posing) -> None:
+def test_items_of_tuples_are_written_once(posing: Posing) -> None:
     x, y = Tensor(aligned(64)), Tensor(aligned(64))
     entry = entry_of(x)
-    launch = entry.fixed((4, 1, 1), [Item(1), 8, Passed(0), 1.0, 2**41 + 1, False])
-    first, second = (0, x.data_ptr()), (0, y.data_ptr())
-    for items, number in ((first, 3), (first, 4), (second, 5), (first, 6)):
-        assert launch(items, number)
-        ((address, eight, *others),) = [posing.repeats[-1][2]]
-        assert address == struct.pack("=Q", items[1]) and eight == struct.pack("=i4x", 8)
-        assert others[0] == struct.pack("=i4x", number)
+    values = [Item(0, 1), 8, Item(1, 0), 1.0, Passed(0), False]
+    launch = entry.fixed((4, 1, 1), values)
+    first, second, three, four = (0, x.data_ptr()), (0, y.data_ptr()), (3,), (4,)
+    calls = [(first, three, 5), (first, three, 6), (second, three, 7), (second, four, 8)]
+    for addresses, numbers, number in calls:
+        assert launch(addresses, numbers, number)
+        ((address, eight, item, _, passed, _),) = [posing.repeats[-1][2]]
+        assert address == struct.pack("=Q", addresses[1]) and eight == struct.pack("=i4x", 8)
+        assert (item, passed) == (struct.pack("=i4x", *numbers), struct.pack("=q", number))

@@ -138,9 +138,9 @@ def fast_launch({taken}):{report}{maps}
 """
 
 _ITEMS = """
-        if latest[0] is not items:
-            pack_items(data, items_start, *pick(items))
-            latest[0] = items"""
+        if latest[{of}] is not items{of}:
+            pack{of}(data, start{of}, *pick{of}(items{of}))
+            latest[{of}] = items{of}"""
 
 # An ordinary launch raises the error of an assertion.
 _REPORT = """
@@ -173,7 +173,7 @@ class Parameter(NamedTuple):
     def word(self) -> str:
         """The source of a value that each launch gets."""
         if isinstance(self.value, Item):
-            return f"items[{self.value.at}]"
+            return f"items{self.value.of}[{self.value.at}]"
         return f"v{self.value.at}" if isinstance(self.value, Passed) else ""
 
     @property
@@ -189,7 +189,15 @@ class _Block(NamedTuple):
     data: Any
     config: Any  # by reference: the configuration in `data`
     pointers: Any  # by reference: the addresses of the parameters in `data`
-    latest: list[Any]  # the tuple whose items are in `data`
+    latest: list[Any]  # the tuples whose items are in `data`
+
+
+class _Items(NamedTuple):
+    """The items of a tuple that a launch takes: their indices, and where they are in a block."""
+
+    indices: Sequence[int]
+    start: int
+    packing: struct.Struct
 
 
 class _BlockLayout:
@@ -203,19 +211,26 @@ class _BlockLayout:
         distinct = dict.fromkeys(every)
         varying = [one for one in distinct if isinstance(one, Parameter)]
         self.values = [one for one in varying if isinstance(one.value, Passed)]
-        items = [one for one in varying if isinstance(one.value, Item)]
-        self.items = [one.value.at for one in items if isinstance(one.value, Item)]
+        by_tuple: dict[int, dict[Parameter, int]] = {}
+        for one in varying:
+            if isinstance(one.value, Item):
+                by_tuple.setdefault(one.value.of, {})[one] = one.value.at
         fixed = [data for data in distinct if isinstance(data, bytes)]
         self.start = _WIDTH * len(every)  # of what each launch writes
         self.config = self.start + _WIDTH * maps
         head = f"{_GRID.size + _PROGRAM.size}s" if has_grid else f"3I{_PROGRAM.size}s"
         formats = "".join(one.format for one in self.values)
         self.packing = struct.Struct(f"={maps}Q{head}Q{len(NO_ATTRIBUTES)}s{formats}")
-        self.items_packing = struct.Struct("=" + "".join(one.format for one in items))
-        self.items_start = self.start + self.packing.size
-        end = self.items_start + self.items_packing.size
-        first = self.items_start - _WIDTH * len(self.values)
-        every_data = [*self.values, *items, *fixed]
+        end = self.start + self.packing.size
+        first = end - _WIDTH * len(self.values)
+        every_data: list[Parameter | bytes] = [*self.values]
+        self.items: list[_Items] = []
+        for _, some in sorted(by_tuple.items()):
+            packing = struct.Struct("=" + "".join(one.format for one in some))
+            self.items.append(_Items([*some.values()], end, packing))
+            every_data += some
+            end += packing.size
+        every_data += fixed
         offsets = {data: first + _WIDTH * n for n, data in enumerate(every_data)}
         self._offsets = [offsets[data] for data in every]
         self._fixed = b"".join(fixed)
@@ -228,7 +243,8 @@ class _BlockLayout:
         addresses = [origin + offset for offset in self._offsets]
         struct.pack_into(f"={len(addresses)}Q", data, 0, *addresses)
         ctypes.memmove(origin + self._size - len(self._fixed), self._fixed, len(self._fixed))
-        return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data), [None])
+        latest = [None] * len(self.items)
+        return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data), latest)
 
 
 @dataclass(frozen=True)
@@ -284,9 +300,6 @@ class FastLauncher:
             "new_block": layout.block,
             "pack_into": layout.packing.pack_into,
             "start": layout.start,
-            "pack_items": layout.items_packing.pack_into,
-            "items_start": layout.items_start,
-            "pick": _picker(layout.items),
             "struct_error": struct.error,
             "head": head,
             "rest": rest,
@@ -295,6 +308,10 @@ class FastLauncher:
             "function": ctypes.c_void_p(int(self.loaded.function)),
             "report": self.report,  # its first number says whether an assertion was false
         }
+        for of, items in enumerate(layout.items):
+            names[f"pack{of}"] = items.packing.pack_into
+            names[f"start{of}"] = items.start
+            names[f"pick{of}"] = _picker(items.indices)
         numbers = [one.number for one in parameters if one.passed]
         passed = [one for one in parameters if one.passed]
         keys = []
@@ -304,7 +321,7 @@ class FastLauncher:
                 ", ".join([passed[n].word for n in encoder.parameters if numbers[n] is None])
             )
         packed = tuple(one.word for one in layout.values)
-        kind = (grid is not None, clustered, self.report is not None, bool(layout.items))
+        kind = (grid is not None, clustered, self.report is not None, len(layout.items))
         exec(_code(count, packed, tuple(keys), *kind), names)
         launch_function: FastLaunch = names["fast_launch"]
         return launch_function
@@ -325,19 +342,19 @@ def _code(
     has_grid: bool,
     clustered: bool,
     reports: bool,
-    has_items: bool,
+    tuples: int,
 ) -> Any:
     """Compile `fast_launch`.
 
     count: of the values. packed: those to pack. maps: the values by which each map is found.
-    has_grid: the grid is fixed.
+    has_grid: the grid is fixed. tuples: the number of those that have items.
     """
     extents = [] if has_grid else ["x", "y", "z"]
-    items = ["items"] if has_items else []
+    items = [f"items{of}" for of in range(tuples)]
     values = [f"v{at}" for at in range(count)]
     text = _TEXT.format(
         taken=", ".join([*extents, *items, *values]),
-        items=_ITEMS if has_items else "",
+        items="".join(_ITEMS.format(of=of) for of in range(tuples)),
         report=_REPORT if reports else "",
         maps="".join(_MAP.format(at=at, key=key) for at, key in enumerate(maps)),
         packed=", ".join(

@@ -1,121 +1,125 @@
-"""The source by which a replay gets its arrays, and compares their addresses."""
+"""The source by which a replay gets its arrays, and their addresses.
+
+The addresses of lists, and of many new arrays, are in two tuples, which are made and passed to
+launches as a whole: `~tested`, of the arrays that are tested together, and `~made`, of new ones. A
+launch with the tuple of the one before need not write the addresses again.
+"""
 
 from __future__ import annotations
 
-import functools
+import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tile.ops.core.call_records import CallPlan, NewArray
+from tile.ops.core.call_records import CallPlan
 from tile.ops.core.generated import Names, tuple_text
-from tile.ops.core.new_arrays import row_major, strided_maker, torch_dtype_of
-from tile.ops.core.separation import Separation
-from tile.runtime.signature import DIVISOR
+from tile.ops.core.new_tensors import NewTensor, device_conditions, tuple_of
+from tile.ops.core.replay_addresses import AddressCheck, address_conditions, is_listed
 
-MOST_COMPARED = 8  # pairs of addresses, which are sorted if there are more
-RECENT = 16  # lists of addresses that are known to be right
+MOST_NEW = 4  # arrays that have names; more are items of a tuple
+TESTED, MADE = "~tested", "~made"
 
 
-class AddressCheck:
-    """A test that arrays are aligned and lie as they must; `latest` are addresses that pass."""
+class ReplayArrays:
+    """The arrays of a replay by position, `values` those of a call.
 
-    def __init__(self, separation: Separation) -> None:
-        self._separation = separation
-        self.latest: tuple[int, ...] = ()
-        self._right = functools.lru_cache(RECENT)(self._check)
+    items: the tuple and the index there of addresses that are in one.
+    """
 
-    def of(self, addresses: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return addresses, one for each extent of the separation, or None if they are wrong.
+    def __init__(
+        self, plan: CallPlan, values: Sequence[Any], parameters: Sequence[str], names: Names
+    ) -> None:
+        self.plan, self.values = plan, values
+        self._names = names
+        self._new = range(len(plan.sources), len(values))
+        listed = [*plan.separation.extents] if is_listed(plan.separation) else []
+        made = self._new if len(self._new) > MOST_NEW else ()
+        tuples = ((TESTED, listed), (MADE, made))
+        self.items = {at: (word, n) for word, some in tuples for n, at in enumerate(some)}
+        sources = [(parameters[index], at) for index, at in plan.sources]
+        new = [("~new", n) if made else (f"~n{n}", None) for n in range(len(self._new))]
+        self._sources: list[tuple[str, int | None]] = [*sources, *new]
+        self._lengths: dict[str, int] = {}
+        for word, at in self._sources:
+            self._lengths[word] = 1 if at is None else at + 1
+        self._tested, self._made = listed, made
+        self._read: set[int] = {*plan.aligned}
+        if plan.separation.outputs and not listed:
+            self._read.update(plan.separation.extents)
 
-        They are the same tuple as in the last call if they are equal.
+    def word(self, position: int) -> str:
+        """Return the source of an array."""
+        word, at = self._sources[position]
+        return word if at is None else f"{word}[{at}]"
+
+    def words(self, positions: Iterable[int]) -> str:
+        """Return the source of a tuple of arrays."""
+        return tuple_text(f"*{word}" if many else word for word, many in self._parts(positions))
+
+    def address(self, position: int) -> str:
+        """Return the source of an address, which the replay reads."""
+        item = self.items.get(position)
+        if item is None:
+            self._read.add(position)
+        return f"~p{position}" if item is None else f"{item[0]}[{item[1]}]"
+
+    def statements(self) -> Iterator[str]:
+        """Yield statements that make the new arrays, and read addresses that are not tested."""
+        new = [
+            NewTensor(one.shape, self.values[one.like], self.word(one.like), self.values[at])
+            for at, one in zip(self._new, self.plan.new, strict=True)
+        ]
+        if self._made:
+            yield f"~new = {tuple_of(new, self._names)}"
+            yield f"{MADE} = {self._addresses(self._made)}"
+        else:
+            for at, one in zip(self._new, new, strict=True):
+                yield f"{self.word(at)} = {one.text(self._names)}"
+        for at in sorted(self._read.difference(self.items)):
+            yield f"~p{at} = {self.word(at)}.data_ptr()"
+
+    def exceptions(self) -> list[str]:
+        """Return conditions under which the addresses are wrong, or new arrays.
+
+        Memory that an allocator returns is aligned.
         """
-        latest = self.latest
-        if addresses == latest:
-            return latest
-        if not self._right(addresses):
-            return None
-        self.latest = addresses
-        return addresses
+        separation = self.plan.separation
+        conditions = []
+        if self._tested:
+            check = self._names.add("check", AddressCheck(separation))
+            addresses = self._addresses(self._tested)
+            conditions.append(f"({TESTED} := {check}.of({addresses})) is None")
+        read = sorted(self._read.difference(self.items, self._new))
+        pairs = [] if self._tested else separation.pairs
+        conditions += address_conditions(separation, self.address, read, pairs, self._names)
+        made = [self.values[at] for at in self._new]
+        return conditions + device_conditions(made, self._names)
 
-    def _check(self, addresses: tuple[int, ...]) -> bool:
-        aligned = not any(address % DIVISOR for address in addresses)
-        return aligned and self._separation.holds(addresses)
+    def _addresses(self, positions: Iterable[int]) -> str:
+        """Return the source of a tuple of addresses."""
+        read = self._names.add("read", sys.modules["torch"].Tensor.data_ptr)
+        parts = self._parts(positions)
+        return tuple_text(
+            f"*map({read}, {word})" if many else f"{word}.data_ptr()" for word, many in parts
+        )
 
-
-def array_words(plan: CallPlan, parameters: Sequence[str]) -> list[str]:
-    """Return the names of all arrays of a plan, by position."""
-    sources = enumerate(plan.sources)
-    words = [parameters[index] if at is None else f"~i{n}" for n, (index, at) in sources]
-    return [*words, *(f"~n{at}" for at in range(len(plan.new)))]
-
-
-def list_statements(
-    plan: CallPlan, words: Sequence[str], parameters: Sequence[str]
-) -> Iterator[str]:
-    """Yield the statements that unpack lists of arrays."""
-    items: dict[int, list[str]] = {}
-    for (index, at), word in zip(plan.sources, words, strict=False):
-        if at is not None:
-            items.setdefault(index, []).append(word)
-    return (f"{tuple_text(some)} = {parameters[index]}" for index, some in items.items())
-
-
-def new_array(new: NewArray, like: Any, made: Any, word: str, names: Names) -> str:
-    """Return the source of a tensor like `made`, which was made for the one at `new.like`.
-
-    word: the name of the latter.
-    """
-    strides = row_major(new.shape)
-    direct = strided_maker(made.device)
-    if direct is not None:
-        named = [names.add("c", value) for value in (new.shape, strides, made.dtype)]
-        return f"{names.add('empty', direct)}({', '.join(named)})"
-    same_dtype = like.dtype == made.dtype
-    if same_dtype and like.shape == made.shape and like.stride() == strides:
-        return f"{names.add('like', sys.modules['torch'].empty_like)}({word})"
-    arguments = [names.add("c", new.shape), names.add("c", strides)]
-    if not same_dtype:
-        arguments.append(f"dtype={names.add('c', torch_dtype_of(new.dtype))}")
-    return f"{word}.new_empty_strided({', '.join(arguments)})"
+    def _parts(self, positions: Iterable[int]) -> Iterator[tuple[str, bool]]:
+        """Yield the source of each array, or of several that are adjacent in a list, and True."""
+        sources = enumerate(self._sources[position] for position in positions)
+        for (word, _), adjacent in itertools.groupby(sources, _start):
+            indices = [at for _, (_, at) in adjacent]
+            first, count = indices[0], len(indices)
+            if first is None:
+                yield from itertools.repeat((word, False), count)
+            elif count == 1:
+                yield f"{word}[{first}]", False
+            else:
+                whole = count == self._lengths[word]
+                yield word if whole else f"{word}[{first}:{first + count}]", True
 
 
-def device_conditions(made: Sequence[Any], names: Names) -> list[str]:
-    """Return a condition that is true if the current device is not that of these tensors."""
-    if not made or made[0].device.type != "cuda" or strided_maker(made[0].device) is None:
-        return []
-    current = names.add("device", sys.modules["torch"]._C._cuda_getDevice)
-    return [f"{current}() != {made[0].get_device()}"]
-
-
-def is_listed(separation: Separation) -> bool:
-    """Return True if the addresses of the arrays of a separation are in a tuple, to be tested."""
-    return len(separation.pairs) > MOST_COMPARED
-
-
-def address_word(position: int) -> str:
-    """Return the name of the address of the array at a position."""
-    return f"~p{position}"
-
-
-def address_conditions(separation: Separation, read: Sequence[int], names: Names) -> list[str]:
-    """Return conditions that are true unless arrays are aligned, and those to write lie apart.
-
-    read: the positions of all arrays whose addresses are read.
-    """
-    extents, pairs = separation.extents, separation.pairs
-    conditions = []
-    if is_listed(separation):
-        # Launches with the tuple of the one before need not write the addresses again.
-        check = names.add("check", AddressCheck(separation))
-        addresses = tuple_text(map(address_word, extents))
-        conditions.append(f"(~addresses := {check}.of({addresses})) is None")
-        read, pairs = [at for at in read if at not in extents], []
-    if read:
-        conditions.append(f"({' | '.join(map(address_word, read))}) % {DIVISOR}")
-    for one, other in pairs:
-        low, high = address_word(one), address_word(other)
-        below, above = names.add("c", -extents[other]), names.add("c", extents[one])
-        equal = f"{high} != {low} and " if separation.may_be_one(one, other) else ""
-        conditions.append(f"{equal}{below} < {high} - {low} < {above}")
-    return conditions
+def _start(numbered: tuple[int, tuple[str, int | None]]) -> tuple[str, int | None]:
+    """Return the same for arrays that are adjacent in a list, for their numbers and sources."""
+    number, (word, at) = numbered
+    return word, None if at is None else at - number

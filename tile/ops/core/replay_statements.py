@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tile.backends.capabilities import Item, Passed
-from tile.ops.core.call_records import ArrayAt, CallPlan, Launch, Varied
+from tile.ops.core.call_records import ArrayAt, Launch, Varied
 from tile.ops.core.generated import Names, tuple_text
-from tile.ops.core.replay_arrays import address_word, is_listed
+from tile.ops.core.replay_arrays import ReplayArrays
 from tile.ops.core.replay_launches import FastLaunch, leaves
 from tile.runtime.arguments.autograd import version_counter
 from tile.runtime.grid import normalize_grid
@@ -18,64 +18,48 @@ from tile.runtime.grid import normalize_grid
 class LaunchStatements:
     """The statements that launch kernels with the arrays of a plan.
 
-    values: the arrays by position. words: their names. parameters: the names of the op's. numbers:
-    statements for the numbers that vary. notes: those that tell autograd of writes. addresses: the
-    positions of arrays whose addresses are read. exceptions: conditions for following the plan by
-    ordinary means. unchanged: tests that launches are as they were.
+    parameters: the names of the op's. numbers: statements for the numbers that vary. notes: those
+    that tell autograd of writes. exceptions: conditions for following the plan by ordinary means.
+    unchanged: tests that launches are as they were.
     """
 
-    def __init__(
-        self,
-        plan: CallPlan,
-        values: Sequence[Any],
-        words: Sequence[str],
-        parameters: Sequence[str],
-        names: Names,
-    ) -> None:
-        self._plan = plan
-        self._values = values
-        self._words = words
+    def __init__(self, arrays: ReplayArrays, parameters: Sequence[str], names: Names) -> None:
+        self._arrays = arrays
         self._parameters = parameters
         self._names = names
-        listed = plan.separation.extents if is_listed(plan.separation) else ()
-        self._listed = {position: at for at, position in enumerate(listed)}
         self._kernels: list[Any] = []
-        self.addresses: set[int] = {*plan.aligned}
         self.numbers: list[str] = []
         self.notes: list[str] = []
         self.launches: list[str] = []
         self.exceptions: list[str] = []
         self.unchanged = ["not ~callbacks"]
 
-    def address(self, position: int) -> str:
-        """Return the name of an address, which is read."""
-        self.addresses.add(position)
-        return address_word(position)
-
     def add(self, launch: Launch, fast: FastLaunch | None) -> None:
         """Add a launch; by ordinary means if there is no fast one, or that does nothing."""
         start = self._names.add("start", launch.start)
-        ordinary = f"{start}({tuple_text(self._words)}, {tuple_text(self._parameters)})"
+        arrays = self._arrays
+        values = arrays.words(range(len(arrays.values)))
+        ordinary = f"{start}({values}, {tuple_text(self._parameters)})"
         if fast is None:
             self.launches.append(ordinary)
             return
         self._watch(launch.kernel, fast)
         for one, other in fast.distinct:
-            self.exceptions.append(f"{self.address(one)} == {self.address(other)}")
+            self.exceptions.append(f"{arrays.address(one)} == {arrays.address(other)}")
         self._note(fast)
+        tuples: dict[str, int] = {}
         passed: dict[str, int] = {}
-        values: list[int | float | Passed | Item] = []
+        taken: list[int | float | Passed | Item] = []
         for leaf in leaves(fast.arguments):
-            word = self._word(leaf)
-            if type(leaf) is ArrayAt and leaf.position in self._listed:
-                values.append(Item(self._listed[leaf.position]))
+            item = arrays.items.get(leaf.position) if type(leaf) is ArrayAt else None
+            if item is not None:
+                taken.append(Item(tuples.setdefault(item[0], len(tuples)), item[1]))
             else:
-                values.append(Passed(passed.setdefault(word, len(passed))) if word else leaf)
-        has_items = any(isinstance(value, Item) for value in values)
-        fixed = fast.entry.fixed(normalize_grid(launch.grid), values)
+                word = self._word(leaf)
+                taken.append(Passed(passed.setdefault(word, len(passed))) if word else leaf)
+        fixed = fast.entry.fixed(normalize_grid(launch.grid), taken)
         repeat = self._names.add("repeat", fixed)
-        words = ["~addresses", *passed] if has_items else passed
-        self.launches.append(f"if not {repeat}({', '.join(words)}): {ordinary}")
+        self.launches.append(f"if not {repeat}({', '.join([*tuples, *passed])}): {ordinary}")
 
     def _note(self, fast: FastLaunch) -> None:
         """Let the replay tell autograd of the writes of a launch.
@@ -84,14 +68,15 @@ class LaunchStatements:
         """
         if not fast.written:
             return
-        words = [self._words[at] for at in fast.written]
-        from_lists = all(self._plan.sources[at][1] is not None for at in fast.written)
-        if from_lists and not any(self._values[at].requires_grad for at in fast.written):
+        arrays = self._arrays
+        words = arrays.words(fast.written)
+        from_lists = all(arrays.plan.sources[at][1] is not None for at in fast.written)
+        if from_lists and not any(arrays.values[at].requires_grad for at in fast.written):
             count = self._names.add("count", version_counter(sys.modules["torch"]))
-            self.notes.append(f"{count}({tuple_text(words)})")
+            self.notes.append(f"{count}({words})")
         else:
             note = self._names.add("note", fast.entry.kernel.note_writes([*fast.written.values()]))
-            self.notes.append(f"{note}({', '.join(words)})")
+            self.notes.append(f"{note}{words}")
 
     def _watch(self, kernel: Any, fast: FastLaunch) -> None:
         """Let the replay test that a kernel's launches are as they were."""
@@ -109,7 +94,7 @@ class LaunchStatements:
     def _word(self, leaf: Any) -> str:
         """Return the name of a value, empty for a constant; one that varies is a float."""
         if type(leaf) is ArrayAt:
-            return self.address(leaf.position)
+            return self._arrays.address(leaf.position)
         if type(leaf) is not Varied:
             return ""
         number = f"~v{len(self.numbers)}"
