@@ -22,19 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
 from tile.errors import ArgumentError, ArgumentValueError
-from tile.ops.aten import (
-    activations,
-    convolutions,
-    lists,
-    losses,
-    matmuls,
-    norms,
-    pooling,
-    random,
-    row_norms,
-    rows,
-)
-from tile.ops.aten.arguments import Implementation, Operators, by_schema
+from tile.ops.aten.arguments import Implementation, by_schema
+from tile.ops.aten.operators import operators_of
 
 if TYPE_CHECKING:
     from tile.torch.overrides import Override, difference_of, overload_of
@@ -46,24 +35,6 @@ else:
 
 DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
 MOST_REASONS = 16  # of an operator
-OPERATORS: dict[str, Implementation] = {
-    **activations.OPERATORS,
-    **convolutions.OPERATORS,
-    **lists.OPERATORS,
-    **losses.OPERATORS,
-    **matmuls.OPERATORS,
-    **norms.OPERATORS,
-    **pooling.OPERATORS,
-    **random.OPERATORS,
-    **row_norms.OPERATORS,
-    **rows.OPERATORS,
-}
-
-
-def operators_of(device: str) -> Operators:
-    """Return the implementations of PyTorch's operators on a kind of device, by name."""
-    own = matmuls.CPU_OPERATORS if device == "cpu" else row_norms.CUDA_OPERATORS
-    return {**OPERATORS, **own}
 
 
 def require_same(difference: str | None) -> None:

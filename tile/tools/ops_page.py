@@ -1,4 +1,4 @@
-"""The page on `tile.ops`, docs/ops.md, from the docstrings of its files and functions.
+"""The page on `tile.ops`, docs/ops.md, from the docstrings of its files and functions; its stub.
 
 The speed is that of the greatest problem of a function that `benchmarks/ops.py --record` has
 written to docs/results/ops.json.
@@ -52,6 +52,14 @@ def ops_page() -> Iterator[str]:
             yield inspect.getdoc(function) or ""
             if is_differentiable(function):
                 yield "\nIt is differentiable in PyTorch's autograd."
+
+
+def ops_stub_page() -> Iterator[str]:
+    """Yield the lines of `tile/ops/__init__.pyi`: the import of each function."""
+    yield template("ops_stub.txt")
+    sources = vars(tile.ops)["SOURCES"]
+    for name in tile.ops.__all__:
+        yield f"from {sources[name]} import {name} as {name}"
 
 
 def read_records(path: Path) -> Sequence[Record]:

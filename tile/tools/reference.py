@@ -13,6 +13,7 @@ Print what is generated from declarations: a reference page as Markdown, or a ty
   tile reference random-stub    tile/language/_random.pyi: the stub of tl.random
   tile reference core-stub      tile/language/core.pyi: the stub of tl.core
   tile reference standard-stub  tile/language/standard.pyi: the stub of tl.standard
+  tile reference ops-stub       tile/ops/__init__.pyi: the stub of tile.ops
   tile reference libdevice      docs/libdevice.md: the functions of tl.extra.libdevice
   tile reference inline-ptx     docs/inline_ptx.md: the PTX that every backend executes
   tile reference libdevice-stub tile/language/extra/libdevice.pyi: its stub
@@ -49,7 +50,7 @@ from tile.language import core, standard
 from tile.language.base.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
-from tile.tools.ops_page import ops_page
+from tile.tools.ops_page import ops_page, ops_stub_page
 from tile.tools.stub import (
     functions,
     functions_page,
@@ -315,6 +316,7 @@ PAGES: dict[str, Page] = {
     "core-stub": Page("tile/language/core.pyi", partial(module_stub_page, core)),
     "standard-stub": Page("tile/language/standard.pyi", partial(module_stub_page, standard)),
     "random-stub": Page("tile/language/_random.pyi", partial(module_stub_page, language_random)),
+    "ops-stub": Page("tile/ops/__init__.pyi", ops_stub_page),
     "libdevice": Page("docs/libdevice.md", libdevice_page),
     "inline-ptx": Page("docs/inline_ptx.md", inline_ptx_page),
     "libdevice-stub": Page("tile/language/extra/libdevice.pyi", libdevice_stub_page),

@@ -30,11 +30,11 @@ from tile.ops.core.array_arguments import sources_of
 from tile.ops.core.call_keys import Accept, reader_names, reader_text
 from tile.ops.core.call_records import CallPlan, Varying
 from tile.ops.core.call_replays import build_replay
+from tile.ops.core.call_wrapper import wrapped
 from tile.ops.core.generated import execute
 from tile.ops.core.list_keys import ListKeys
 from tile.ops.core.options import Options
 from tile.ops.core.recorder import RECORDER, Recorder, launch
-from tile.tracebacks import trim
 
 __all__ = ["Varying", "launch", "planned"]
 
@@ -43,21 +43,6 @@ ATTEMPTS = 5  # to make a replay of a plan
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_WRAPPER = """\
-def ~call({signature}):
-    try:
-        ~read = ~readers.get(({kinds}))
-        if ~read is None:
-            ~read = ~new_reader({passed})
-        return ~read({passed})
-    except Exception as ~error:
-        ~trim(~error)
-        raise
-
-def ~ordinary({passed}):
-    return ~function({called})
-"""
 
 
 def planned(**varying: Accept) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -86,25 +71,8 @@ class _Planned:
         self._lists = ListKeys()
         self._options = Options(function.__name__)
         self._flags = [name for name, one in parameters.items() if one.annotation == "bool"]
-        named = [p.name for p in parameters.values() if p.kind is p.KEYWORD_ONLY]
-        text = _WRAPPER.format(
-            signature=_signature(parameters),
-            kinds="".join(f"type({name}), " for name in self.names),
-            passed=", ".join(self.names),
-            called=", ".join(f"{name}={name}" if name in named else name for name in self.names),
-        )
-        space = execute(
-            text,
-            self.names,
-            function=function,
-            readers=self._readers,
-            new_reader=self._new_reader,
-            trim=trim,
-            **{f"d_{p.name}": p.default for p in parameters.values()},
-        )
-        self.call: Any = space["call"]
+        self.call, self._ordinary = wrapped(function, self._readers, self._new_reader)
         self.call.plans = self.plans
-        self._ordinary: Callable[..., Any] = space["ordinary"]
 
     def _new_reader(self, *arguments: Any) -> Callable[..., Any]:
         """Return the function that finds the plan of calls with these types of arguments."""
@@ -154,14 +122,3 @@ class _Planned:
             return result
 
         return general
-
-
-def _signature(parameters: Mapping[str, inspect.Parameter]) -> str:
-    """Return the text of a signature whose defaults are variables."""
-    words = []
-    for parameter in parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in words:
-            words.append("*")
-        has_default = parameter.default is not parameter.empty
-        words.append(f"{parameter.name}=~d_{parameter.name}" if has_default else parameter.name)
-    return ", ".join(words)
