@@ -16,6 +16,8 @@ promises, whatever was drawn:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,9 +101,14 @@ def _numbers(seed: int, element: Scalar, count: int) -> Any:
 
 
 @st.composite
-def modules(draw: Any, functions: bool = True, sizes: Sizes = SMALL) -> Case:
-    """A random kernel with its grid and arguments, all by hypothesis' choice; see the top."""
-    return make(lambda count: int(draw(_below(count))), functions, sizes)
+def drawn(draw: Any, maker: Callable[[Pick], Case]) -> Case:
+    """A kernel that `maker` makes, with its grid and arguments, all by hypothesis' choice."""
+    return maker(lambda count: int(draw(_below(count))))
+
+
+def modules(functions: bool = True, sizes: Sizes = SMALL) -> st.SearchStrategy[Case]:
+    """Random kernels with grids and arguments; see the top."""
+    return drawn(partial(make, functions=functions, sizes=sizes))
 
 
 def make(pick: Pick, functions: bool = True, sizes: Sizes = SMALL) -> Case:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests import pocl
-from tests.fuzz.generate import Case, make
+from tests.fuzz import dot_loops, generate, row_loops
+from tests.fuzz.generate import Case
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, UNPADDED_LARGE, Sizes
+from tests.fuzz.writer import Pick
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.errors import OutOfResourcesError, UnsupportedError
@@ -25,6 +28,12 @@ SIZES: dict[str, Sizes] = {
     "large": LARGE,
     "unpadded": UNPADDED,
     "unpadded-large": UNPADDED_LARGE,
+}
+# What makes a kernel of each kind.
+KINDS: dict[str, Callable[[Pick], Case]] = {
+    **{name: partial(generate.make, sizes=sizes) for name, sizes in SIZES.items()},
+    "dot-loops": dot_loops.make,
+    "row-loops": row_loops.make,
 }
 WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)
 
@@ -42,18 +51,18 @@ class Drawn:
     """The kernel of a number: the same one in each process."""
 
     number: int
-    sizes: str
+    kind: str
     case: Case
     options: Options
 
     @classmethod
-    def of(cls, number: int, sizes: str) -> Drawn:
+    def of(cls, number: int, kind: str) -> Drawn:
         """Draw it, and how it is launched."""
         generator = random.Random(number)
-        case = make(generator.randrange, sizes=SIZES[sizes])
+        case = KINDS[kind](generator.randrange)
         warps, stages = generator.choice(WARPS), generator.choice(STAGES)
         options = Options(num_warps=warps, num_stages=stages, enable_fp_fusion=False)
-        return cls(number, sizes, case, options)
+        return cls(number, kind, case, options)
 
     def on(self, target: str) -> Sequence[Any]:
         """The arguments after a launch on a target, such as `opencl:intel` or `interp:mma`."""

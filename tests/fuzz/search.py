@@ -3,13 +3,13 @@
     python -m tests.fuzz.search interp:mma opencl:@intel --first 1000 --kernels 500
     python -m tests.fuzz.search nvptx --minutes 10 --jobs 4
 
-A kernel is known by its number and by `small`, `large` and so on, the sizes of its tiles: it is the same one
-on each machine. Each runs on all targets, in one of so many processes at a time (--jobs), and is built
+A kernel is known by its number and its kind: `small`, `large` and so on, which are sizes of tiles, or `dot-loops`
+and `row-loops`, which are one kernel each with other constants. It is the same one on each machine. Each runs on all targets, in one of so many processes at a time (--jobs), and is built
 anew there, whatever the disk cache has. What was found is told at once, and counted in the end; the
 search goes on after a fault, also after one that a process or a device does not survive. It fails if
 there was any.
 
-    python -m tests.fuzz.search opencl:@intel --first 1234 --kernels 1 --sizes large --show
+    python -m tests.fuzz.search opencl:@intel --first 1234 --kernels 1 --kinds large --show
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 
-from tests.fuzz.random_kernels import SIZES, Drawn, Verdict, resolved
+from tests.fuzz.random_kernels import KINDS, Drawn, Verdict, resolved
 from tile.config import config
 from tile.errors import TileError
 
@@ -37,7 +37,7 @@ class Task:
     """Kernels of successive numbers for some targets."""
 
     targets: tuple[str, ...]
-    sizes: str
+    kind: str
     numbers: range
     end: float  # no kernel is begun after that, by `time.monotonic`, which all processes share
 
@@ -47,12 +47,12 @@ class Fault:
     """A kernel that is wrong on a target."""
 
     target: str
-    sizes: str
+    kind: str
     number: int
     what: str
 
     def __str__(self) -> str:
-        return f"{self.target}: {self.sizes} kernel {self.number}: {self.what}"
+        return f"{self.target}: {self.kind} kernel {self.number}: {self.what}"
 
 
 @dataclass(frozen=True)
@@ -70,24 +70,24 @@ def judge(task: Task) -> Finding:
         for number in task.numbers:
             if time.monotonic() >= task.end:
                 break
-            drawn = Drawn.of(number, task.sizes)
+            drawn = Drawn.of(number, task.kind)
             wanted = drawn.on("interp")
             for target in task.targets:
                 verdict, what = drawn.judge(target, wanted)
                 finding.counts[target, verdict] += 1
                 if verdict is Verdict.WRONG:
-                    finding.faults.append(Fault(target, task.sizes, number, what))
+                    finding.faults.append(Fault(target, task.kind, number, what))
     return finding
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """All there is to do; sizes alternate, so that an early end leaves none out."""
+    """All there is to do; kinds alternate, so that an early end leaves none out."""
     start, end = arguments.first, arguments.first + arguments.kernels
     targets = tuple(arguments.targets)
     until = time.monotonic() + 60 * arguments.minutes
     for first in range(start, end, BATCH):
-        for sizes in arguments.sizes:
-            yield Task(targets, sizes, range(first, min(first + BATCH, end)), until)
+        for kind in arguments.kinds:
+            yield Task(targets, kind, range(first, min(first + BATCH, end)), until)
 
 
 def blame(task: Task, error: BaseException) -> tuple[Finding, list[Task]]:
@@ -106,9 +106,9 @@ def blame(task: Task, error: BaseException) -> tuple[Finding, list[Task]]:
         parts = [replace(task, targets=(target,), end=math.inf) for target in task.targets]
     else:
         (target,), (number,) = task.targets, task.numbers
-        fault = Fault(target, task.sizes, number, what)
+        fault = Fault(target, task.kind, number, what)
         return Finding(Counts({(target, Verdict.WRONG): 1}), [fault]), []
-    kernels = f"{task.sizes} kernels {task.numbers[0]} to {task.numbers[-1]}"
+    kernels = f"{task.kind} kernels {task.numbers[0]} to {task.numbers[-1]}"
     print(f"{' '.join(task.targets)}: {kernels} again: {what}", file=sys.stderr, flush=True)
     return Finding(Counts(), []), parts
 
@@ -169,7 +169,7 @@ def main() -> int:
         "--minutes", type=float, default=60, help="begin no kernel after these (60)"
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (2)")
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="of tiles")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of kernels")
     parser.add_argument("--show", action="store_true", help="print the kernels, too")
     arguments = parser.parse_args()
     for target in arguments.targets:
@@ -179,9 +179,9 @@ def main() -> int:
             parser.error(error.message)
     if arguments.show:
         for number in range(arguments.first, arguments.first + arguments.kernels):
-            for sizes in arguments.sizes:
-                drawn = Drawn.of(number, sizes)
-                print(f"{sizes} kernel {number}, {drawn.options}\n{drawn.case!r}", flush=True)
+            for kind in arguments.kinds:
+                drawn = Drawn.of(number, kind)
+                print(f"{kind} kernel {number}, {drawn.options}\n{drawn.case!r}", flush=True)
     counts = search(arguments)
     for target in arguments.targets:
         print(summary(target, counts))

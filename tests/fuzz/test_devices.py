@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.random_kernels import SIZES, Drawn, Verdict, resolved
+from tests.fuzz.random_kernels import KINDS, Drawn, Verdict, resolved
 from tile.errors import BackendError
 
 # Loops that wait by a plain load are among random ones.
@@ -26,11 +26,11 @@ def device(request: pytest.FixtureRequest) -> str:
     return backend
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-def test_random_kernels(device: str, sizes: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_kernels(device: str, kind: str, request: pytest.FixtureRequest) -> None:
     count, same = request.config.getoption("--kernels"), 0
     for number in range(count):
-        verdict, what = Drawn.of(number, sizes).judge(device)
+        verdict, what = Drawn.of(number, kind).judge(device)
         assert verdict is not Verdict.WRONG, f"kernel {number}: {what}"
         same += verdict is Verdict.SAME
     assert same > count // 2

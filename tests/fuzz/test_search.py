@@ -47,7 +47,7 @@ def searched(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_planted_faults_are_detected(tmp_path: Path) -> None:
-    arguments = "interp:generic --kernels 8 --sizes small --jobs 1".split()
+    arguments = "interp:generic --kernels 8 --kinds small --jobs 1".split()
     done = searched(tmp_path, *arguments)
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
@@ -58,7 +58,7 @@ def test_planted_faults_are_detected(tmp_path: Path) -> None:
 
 
 def test_a_fault_is_held_against_its_target_alone(tmp_path: Path) -> None:
-    arguments = "interp:mma interp:generic --kernels 8 --sizes small --jobs 2".split()
+    arguments = "interp:mma interp:generic --kernels 8 --kinds small --jobs 2".split()
     done = searched(tmp_path, *arguments)
     assert done.returncode == 1, done.stderr
     *faults, mma, generic = done.stdout.splitlines()

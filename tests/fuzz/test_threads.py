@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-import tile
-from tests.fuzz.generate import Case, make, modules
-from tests.fuzz.loops import ITERATIONS, LOOPS, SIGNATURE, Loop, arguments, varied
+from tests.fuzz import dot_loops, row_loops
+from tests.fuzz.generate import Case, drawn, make, modules
 from tests.fuzz.random_kernels import SIZES
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, Sizes
@@ -102,19 +100,12 @@ def test_random_kernels(seed: int, sizes: Sizes, where: Configuration) -> None:
 
 
 @EXAMPLES
-@given(
-    loop=LOOPS,
-    iterations=st.integers(0, ITERATIONS),
-    where=CONFIGURATIONS,
-)
-def test_loops_of_dots(loop: Loop, iterations: int, where: Configuration) -> None:
-    results = []
-    for target in ("interp", f"interp:{where.machine}"):
-        options = {"num_warps": where.num_warps, "num_stages": where.num_stages}
-        compiled = tile.compile(varied, SIGNATURE, loop.constants(), options, target)
-        values = arguments(iterations)
-        with config.scope(interp_races=True):
-            backends.get("interp").load(compiled.artifact).launch((1, 1, 1), values)
-        results.append(values)
-    for actual, wanted in zip(*results, strict=True):
-        np.testing.assert_array_equal(actual, wanted)
+@given(case=drawn(dot_loops.make), where=CONFIGURATIONS)
+def test_loops_of_dots(case: Case, where: Configuration) -> None:
+    check(case, where)
+
+
+@EXAMPLES
+@given(case=drawn(row_loops.make), where=CONFIGURATIONS)
+def test_loops_over_rows(case: Case, where: Configuration) -> None:
+    check(case, where)

@@ -147,7 +147,7 @@ def test_results_are_the_interpreters(intel: devices.Device, number: int, sizes:
     not CPU.exists() or "avx512bw" not in CPU.read_text(), reason="a CPU without AVX-512"
 )
 def test_its_register_allocator_does_not_end_the_process(intel: devices.Device) -> None:
-    search = "-m tests.fuzz.search opencl:@intel --first 606317 --kernels 1 --sizes large --jobs 1"
+    search = "-m tests.fuzz.search opencl:@intel --first 606317 --kernels 1 --kinds large --jobs 1"
     environment = {**os.environ, "CL_CONFIG_CPU_TARGET_ARCH": "skx"}
     done = subprocess.run(
         [sys.executable, *search.split()], env=environment, capture_output=True, text=True

@@ -10,19 +10,26 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from hypothesis import strategies as st
 
 import tile
 import tile.language as tl
+from tests.fuzz import jitted
+from tests.fuzz.generate import Case
+from tests.fuzz.writer import Pick
 
-M, N, K = 32, 16, 32
+DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32)
+SHAPES = ((32, 16, 32), (16, 16, 16), (64, 32, 16), (64, 64, 32), (128, 64, 64))
 ITERATIONS = 6  # the most
 
 
 @dataclass(frozen=True)
-class Loop:
-    """The options of a loop; see the kernel."""
+class DotLoop:
+    """The constants of the kernel below."""
 
+    M: int
+    N: int
+    K: int
+    PRECISION: str  # of dots of f32
     LEFT: int  # 0: as it lies, 1: transposed, 2: a column of it for all, 3: through an index
     RIGHT: int  # 0: as it lies, 1: transposed, 2: converted, 3: the same in all iterations
     MASKED: int  # 0: not, 1: along the sum, 2: along the rows, 3: all false in some iterations
@@ -37,25 +44,26 @@ class Loop:
     STEP: int
     WISHED: int  # the loop's own num_stages; 0 for none
 
-    def constants(self) -> dict[str, Any]:
-        return asdict(self) | {"M": M, "N": N, "K": K}
-
-
-LOOPS = st.builds(
-    Loop,
-    *(st.integers(0, 3) for _ in range(3)),
-    st.booleans(),
-    *(st.integers(0, 3) for _ in range(2)),
-    *(st.booleans() for _ in range(5)),
-    st.sampled_from([1, 2, -1]),
-    st.sampled_from([0, 0, 1, 2, 3]),
-)
+    @classmethod
+    def draw(cls, pick: Pick) -> DotLoop:
+        """Return one whose every option is picked."""
+        return cls(
+            *SHAPES[pick(len(SHAPES))],
+            ("ieee", "tf32")[pick(2)],
+            *(pick(4) for _ in range(3)),
+            pick(2) == 1,
+            *(pick(4) for _ in range(2)),
+            *(pick(2) == 1 for _ in range(5)),
+            (1, 2, -1)[pick(3)],
+            (0, 0, 1, 2, 3)[pick(5)],
+        )
 
 
 @tile.jit
-def varied(
+def dot_loop(
     x_ptr, w_ptr, v_ptr, index_ptr, y_ptr, z_ptr, n,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr,
     MASKED: tl.constexpr, CARRIED: tl.constexpr, BRANCH: tl.constexpr, STORED: tl.constexpr,
     INNER: tl.constexpr, BARRIER: tl.constexpr, SCALAR: tl.constexpr, REDUCED: tl.constexpr,
     TWICE: tl.constexpr, STEP: tl.constexpr, WISHED: tl.constexpr,
@@ -94,7 +102,7 @@ def varied(
         if not CARRIED:
             right_ptrs = w_ptr + r * K * N + right_at
         if RIGHT == 2:
-            b = tl.load(v_ptr + r * K * N + right_at).to(tl.float16)
+            b = tl.load(v_ptr + r * K * N + right_at).to(x_ptr.dtype.element_ty)
         elif RIGHT == 3:
             b = tl.load(w_ptr + right_at)
         else:
@@ -108,18 +116,18 @@ def varied(
                 b = tl.load(w_ptr + k[:, None] * N + j[None, :])
         # What becomes of them.
         if SCALAR:
-            a = a * tl.load(index_ptr + r).to(tl.float16)
+            a = a * tl.load(index_ptr + r).to(x_ptr.dtype.element_ty)
         if BRANCH == 1:
             if r % 2 == 0:
-                total = tl.dot(a, b, total)
+                total = tl.dot(a, b, total, input_precision=PRECISION)
         elif INNER:
             for s in range(2):
                 c = tl.load(w_ptr + s * K * N + k[:, None] * N + j[None, :])
-                total = tl.dot(a, c + b, total)
+                total = tl.dot(a, c + b, total, input_precision=PRECISION)
         else:
-            total = tl.dot(a, b, total)
+            total = tl.dot(a, b, total, input_precision=PRECISION)
         if TWICE:
-            total += tl.trans(tl.dot(tl.trans(b), tl.trans(a)))
+            total += tl.trans(tl.dot(tl.trans(b), tl.trans(a), input_precision=PRECISION))
         if REDUCED:
             rows += tl.sum(a.to(tl.float32), axis=1)
         if BRANCH == 3:
@@ -138,31 +146,26 @@ def varied(
     tl.store(y_ptr + M * N + i, rows)
 
 
-SIGNATURE = {
-    "x_ptr": "*fp16:16",
-    "w_ptr": "*fp16:16",
-    "v_ptr": "*fp8e5:16",
-    "index_ptr": "*i32:16",
-    "y_ptr": "*fp32:16",
-    "z_ptr": "*fp16:16",
-    "n": "i32",
-}
+def make(pick: Pick) -> Case:
+    """Return a kernel with its arguments: arrays that its iterations fit.
 
-
-def arguments(iterations: int) -> list[Any]:
-    """Arrays that `iterations` fit, with one to spare that the last iteration may store to."""
+    There is one tile more, which the last iteration may store to.
+    """
+    loop, iterations = DotLoop.draw(pick), pick(ITERATIONS + 1)
+    dtype = DTYPES[pick(len(DTYPES))]
     rng = np.random.default_rng(iterations)
     count = iterations + 2
 
     def numbers(*shape: int) -> Any:
-        return rng.integers(-2, 3, shape).astype(np.float16)
+        return rng.integers(-2, 3, shape).astype(dtype)
 
-    return [
-        numbers(count, M * K),
-        numbers(count, K * N),
-        numbers(count, K * N).astype(ml_dtypes.float8_e5m2),
-        rng.integers(0, iterations + 1, count).astype(np.int32),
-        np.zeros(M * N + 2 * M, np.float32),
-        np.zeros(M * K, np.float16),
-        np.int32(iterations),
-    ]
+    arguments = {
+        "x_ptr": numbers(count, loop.M * loop.K),
+        "w_ptr": numbers(count, loop.K * loop.N),
+        "v_ptr": numbers(count, loop.K * loop.N).astype(ml_dtypes.float8_e5m2),
+        "index_ptr": rng.integers(0, iterations + 1, count).astype(np.int32),
+        "y_ptr": np.zeros(loop.M * loop.N + 2 * loop.M, np.float32),
+        "z_ptr": np.zeros(loop.M * loop.K, dtype),
+        "n": np.int32(iterations),
+    }
+    return jitted.case(dot_loop, (1, 1, 1), arguments, asdict(loop))
