@@ -56,6 +56,32 @@ def test_loops(ty: str, arch: str) -> None:
         check(LOOPS.format(ty=ty, step=step), arch)
 
 
+def test_loops_carry_bytes_in_packed_registers() -> None:
+    text = """
+    kernel @ahead(%p: ptr<u8>, %o: ptr<u8>, %n: i32) {
+      %zero = const {value = 0} : i32
+      %one = const {value = 1} : i32
+      %i = layout_index {layout = #linear{register = [[1],[2],[4]], lane = [[0],[0],[0],[0],[0]], warp = [] -> dim0 = 8}} : frag<8xi32>
+      %q = frag_splat %p {count = 8} : frag<8xptr<u8>>
+      %r = frag_splat %o {count = 8} : frag<8xptr<u8>>
+      %from = addptr %q, %i {stride = 1} : frag<8xptr<u8>>
+      %to = addptr %r, %i {stride = 1} : frag<8xptr<u8>>
+      %first = load %from : frag<8xu8>
+      %last = for %k = %zero to %n step %one iter(%x = %first) : frag<8xu8> {
+        %next = load %from : frag<8xu8>
+        store %to, %x
+        yield %next
+      }
+      return
+    }
+    """
+    for arch in ARCHITECTURES:
+        emitted, ptx = compiled(text, arch)
+        accept(ptx, arch)
+        phis = re.findall(r"= phi (\w+)", emitted.text)
+        assert phis and "i8" not in phis
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_while_and_branches(arch: str) -> None:
     text = """

@@ -19,9 +19,10 @@ from tile.ir.types import Fragment, count_of
 class _CarriedValues(llvm.CarriedValues):
     """Values of a `for`, of which some are packed, and counters of stages.
 
-    Loop-carried 16-bit accumulators of wgmma are packed two to a 32-bit register, as wgmma has
-    them. With a phi for each element, every iteration would unpack and repack them, and would wait
-    for the wgmmas in flight to do so. `packed` are the positions of these values.
+    Bytes are packed four to a 32-bit register, as loads have them, and 16-bit accumulators of wgmma
+    two, as wgmma has them. With a phi for each element, every iteration would unpack and repack
+    them, and would wait for the wgmmas in flight to do so. `packed` are the positions of these
+    values.
     """
 
     builder: FunctionBuilder
@@ -29,8 +30,9 @@ class _CarriedValues(llvm.CarriedValues):
     def __init__(self, builder: FunctionBuilder, loop: Operation) -> None:
         super().__init__(builder)
         self.loop = loop
-        narrow = (number for number, value in enumerate(loop.results) if _is_narrow(value))
-        self.packed = frozenset(narrow if has_wgmma(loop) else ())
+        widths = (8, 16) if has_wgmma(loop) else (8,)
+        narrow = (number for number, value in enumerate(loop.results) if _fills(value, widths))
+        self.packed = frozenset(narrow)
         self.counters = stage_counters(loop)
         self.first = [counter.first(builder) for counter in self.counters]
 
@@ -73,9 +75,12 @@ class _CarriedValues(llvm.CarriedValues):
         return [counter.next(self.builder, stage) for counter, stage in counted]
 
 
-def _is_narrow(value: Value) -> bool:
+def _fills(value: Value, widths: Sequence[int]) -> bool:
+    """Return True for elements of such widths in bits that fill 32-bit registers."""
     ty = value.type
-    return isinstance(ty, Fragment) and ty.element.storage_bits == 16 and ty.count % 2 == 0
+    if not isinstance(ty, Fragment) or ty.element.storage_bits not in widths:
+        return False
+    return ty.element.storage_bits * ty.count % 32 == 0
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:
