@@ -89,6 +89,20 @@ def test_a_tile_takes_registers_along_k_first() -> None:
     assert layout.bases("warp") == ((0, 0),)
 
 
+@pytest.mark.parametrize("operand", [*Operand])
+def test_matrices_of_a_batch_have_warps_of_their_own(operand: Operand) -> None:
+    shape, extents = MmaShape(16, 8, 16, 16), {"m": 64, "n": 16, "k": 32}
+    tile = [extents[axis] for axis in operand.value]
+    single = matrix_layout(tile, shape, operand, (2, 1))
+    batched = matrix_layout([4, *tile], shape, operand, (4, 2, 1))
+    alone, places = held(single), held(batched)
+    for warp in range(8):
+        assert {*places["dim0"][..., warp].flat} == {warp // 2}
+        for axis in (0, 1):
+            one, other = alone[f"dim{axis}"], places[f"dim{axis + 1}"]
+            assert np.array_equal(one[..., warp % 2], other[..., warp])
+
+
 def test_every_part_of_a_tile_is_one_instruction() -> None:
     for shape, operand in KNOWN:
         part = matrix_fragment(shape, operand)

@@ -15,8 +15,9 @@ dots of small terms are summed first and then added to the large one, as in CUTL
 The small term of an infinite operand is NaN, and so is %small; it is dropped, as the large dot is
 the result there.
 
-A batched dot is one dot of rank 2 for each index of the batch axis. Batched dots whose matrices are
-smaller than an instruction's, or of a long batch axis, stay: each thread computes its part by FMA.
+A batched dot is one dot of rank 2 for each index of the batch axis, unless each of its matrices has
+warps of its own. Batched dots whose matrices are smaller than an instruction's, or of a long batch
+axis, stay, too: each thread computes its part by FMA.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tile.ir.effects import constant_of
 from tile.ir.expressions import Expression
 from tile.ir.ops import arith, dot, shape
 from tile.ir.types import BF16, F32, U32, Precision, Scalar, number_of
+from tile.simt.hopper.wgmma_layouts import WGMMA_ROWS
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, Operand
 from tile.simt.target import SimtTarget
 
@@ -61,11 +63,11 @@ TERMS = {
 }
 
 
-def decompose_dots(function: Function, target: SimtTarget) -> None:
+def decompose_dots(function: Function, target: SimtTarget, num_warps: int) -> None:
     """Replace the dots of a function that decompose into dots with an mma instruction."""
     for op in list(function.walk()):
         if op.defn is dot.dot:
-            for single in _matrices(op, target):
+            for single in _matrices(op, target, num_warps):
                 _of_terms(single, target)
 
 
@@ -153,16 +155,30 @@ def _where_finite(b: Builder, x: Value, other: Value) -> Value:
 # -- batches
 
 
-def _matrices(op: Operation, target: SimtTarget) -> list[Operation]:
+def _matrices(op: Operation, target: SimtTarget, num_warps: int) -> list[Operation]:
     """Replace a batched dot by dots of rank 2 that have instructions; return these, or the dot."""
     batch = op.result.type.shape[:-2]
     if not batch or math.prod(batch) > MOST_MATRICES or not _has_instruction(op, target):
+        return [op]
+    if has_own_warps(op, target, num_warps):
         return [op]
     b = Builder.before(op)
     operands = zip(*(_split(b, value) for value in op.inputs), strict=True)
     singles = [b.op(dot.dot, *matrices, **op.attributes) for matrices in operands]
     op.replace_by([_join(b, [single.result for single in singles])])
     return singles
+
+
+def has_own_warps(op: Operation, target: SimtTarget, num_warps: int) -> bool:
+    """Return True for a batched dot whose matrices are multiplied by warps of their own.
+
+    No warp then waits for operands that others load. A matrix for wgmma is better multiplied by all
+    warps, from shared memory.
+    """
+    batch, rows = op.result.type.shape[:-2], op.result.type.shape[-2]
+    if not batch or num_warps % math.prod(batch) or op["input_precision"] in TERMS:
+        return False
+    return not (target.wgmma_shapes and rows >= WGMMA_ROWS) and _has_instruction(op, target)
 
 
 def _split(b: Builder, x: Value) -> list[Value]:

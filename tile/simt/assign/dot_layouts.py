@@ -9,6 +9,7 @@ is reused as often as possible.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -22,7 +23,7 @@ from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
 from tile.ir.ops.dot import UNLIMITED
 from tile.ir.types import F16, F32, Precision, number_of
-from tile.simt.assign.decompose_dots import decompose_dots, mma_shapes
+from tile.simt.assign.decompose_dots import decompose_dots, has_own_warps, mma_shapes
 from tile.simt.hopper.wgmma_layouts import (
     REGISTER_OPERAND_BITS,
     a_operand_layout,
@@ -67,13 +68,15 @@ class DotTiling:
         return self.thread_tile, self.thread_columns or self.thread_tile
 
 
-def mma_instruction(op: Operation, target: SimtTarget) -> MmaShape | None:
+def mma_instruction(op: Operation, target: SimtTarget, num_warps: int) -> MmaShape | None:
     """Return the largest mma instruction of a target for a `dot`; None if none fits."""
     a, acc = op.inputs[0].type, op.inputs[2].type
     element = number_of(a)
-    if a.rank != 2 or (element is F32 and op["input_precision"] is not Precision.TF32):
+    if element is F32 and op["input_precision"] is not Precision.TF32:
         return None
-    m, n, k = (*acc.shape, a.shape[1])
+    if a.rank != 2 and not has_own_warps(op, target, num_warps):
+        return None
+    m, n, k = (*acc.shape[-2:], a.shape[-1])
     fitting = mma_shapes(target, element, m, n, k)
     return max(fitting, key=lambda shape: (shape.m * shape.n * shape.k, shape), default=None)
 
@@ -178,7 +181,7 @@ def replace_dots(
 
     Return the layouts of all dots. The values have no layouts yet.
     """
-    decompose_dots(function, target)
+    decompose_dots(function, target, num_warps)
     chained = _chained(function)
     forms = cache(lambda: IndexForms(axes, ranges(function, wraps=False)))
     dots: dict[Operation, DotLayouts] = {}
@@ -190,7 +193,7 @@ def replace_dots(
         if instruction is None and is_imprecise(op.inputs[0].type.element, target):
             instruction = wgmma_instruction(op, target, num_warps, tiling.warp_rows, F16)
             op = op if instruction is None else _of_f16(op)
-        shape = mma_instruction(op, target)
+        shape = mma_instruction(op, target, num_warps)
         if instruction is not None:
             columns = _used_columns(op, *instruction, forms)
             dots |= _by_groups(op, *instruction, axes, target, columns)
@@ -198,13 +201,15 @@ def replace_dots(
             dots[op] = _by_threads(op, target, num_warps, tiling)
         else:
             extents, rows = op.result.type.shape, op in chained
-            warps = mma_warps(extents, shape, num_warps, rows=rows, tiling=tiling)
+            batch, extents = extents[:-2], extents[-2:]
+            each = num_warps // math.prod(batch)
+            warps = (*batch, *mma_warps(extents, shape, each, rows=rows, tiling=tiling))
             new = _matrix_dot(op, shape, warps)
             dots[new] = _by_warps(new, shape, warps)
     return dots
 
 
-def _matrix_dot(op: Operation, shape: MmaShape, warps: tuple[int, int]) -> Operation:
+def _matrix_dot(op: Operation, shape: MmaShape, warps: tuple[int, ...]) -> Operation:
     b = Builder.before(op)
     precision = op["input_precision"]
     new = b.op(mma_dot, *op.inputs, shape=shape, warps=warps, input_precision=precision)
@@ -212,7 +217,7 @@ def _matrix_dot(op: Operation, shape: MmaShape, warps: tuple[int, int]) -> Opera
     return new
 
 
-def _by_warps(op: Operation, shape: MmaShape, warps: tuple[int, int]) -> DotLayouts:
+def _by_warps(op: Operation, shape: MmaShape, warps: tuple[int, ...]) -> DotLayouts:
     left, right, result = (
         _matrix_layout(value.type.shape, shape, operand, warps)
         for value, operand in zip(op.inputs, Operand, strict=True)

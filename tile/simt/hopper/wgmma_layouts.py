@@ -116,7 +116,7 @@ def strips_of(layout: LinearLayout, element_bits: int) -> OperandStrips | None:
     return None
 
 
-_ROWS, _COLUMNS = 64, 256  # of an instruction, at most
+WGMMA_ROWS, _COLUMNS = 64, 256  # of an instruction, at most
 _WORD, _VECTOR = 32, 128  # bits per thread of one load across, and of one store along k
 _BLOCK = 4  # elements across of a block, for elements of 4 bytes and more
 
@@ -147,8 +147,8 @@ def wgmma_instruction(
         return None
     (m, n), k = acc.shape[::-1] if transposed else acc.shape, a.shape[1]
     count = num_warps // WARPGROUP_WARPS
-    rows = warp_rows // WARPGROUP_WARPS or min(count, max(1, m // _ROWS))
-    if rows * _ROWS > m or count % rows:
+    rows = warp_rows // WARPGROUP_WARPS or min(count, max(1, m // WGMMA_ROWS))
+    if rows * WGMMA_ROWS > m or count % rows:
         return None
     columns = count // rows
     width = min(_COLUMNS, n // columns)

@@ -134,15 +134,18 @@ def _step(bit: str, axes: str) -> list[int]:
 
 
 def matrix_layout(
-    tile: Sequence[int], shape: MmaShape, operand: Operand, warps: tuple[int, int]
+    tile: Sequence[int], shape: MmaShape, operand: Operand, warps: tuple[int, ...]
 ) -> LinearLayout:
     """Return the layout of a whole tile of an operand of mma instructions.
 
     `warps` is the number of warps, or warpgroups for wgmma, that share the rows m and the columns
     n; those that differ in an axis that the operand lacks hold copies of it. A tile larger than all
-    warps together takes more registers, first along k, then n, then m. Raises `LayoutError` for a
-    tile smaller than one instruction's.
+    warps together takes more registers, first along k, then n, then m. Of a batch, each matrix has
+    warps of its own, whose number is in front. Raises `LayoutError` for a tile smaller than one
+    instruction's.
     """
+    if len(tile) > 2:
+        return _batched(matrix_layout(tile[1:], shape, operand, warps[1:]), warps[0])
     layout = matrix_fragment(shape, operand)
     require(
         all(extent >= size for extent, size in zip(tile, layout.shape, strict=True)),
@@ -155,6 +158,16 @@ def matrix_layout(
             layout *= zeros1d(count, WARP, axis_name(0))
     fastest = sorted(range(2), key=lambda axis: "knm".index(operand.value[axis]))
     return cover(layout, tile, fastest)
+
+
+def _batched(matrix: LinearLayout, count: int) -> LinearLayout:
+    """Return the layout of `count` matrices, each in warps of its own."""
+    bases = {name: [[0, *step] for step in matrix.bases(name)] for name in matrix.in_dims}
+    bases[WARP] = [
+        *bases.get(WARP, []),
+        *([1 << bit, 0, 0] for bit in range(count.bit_length() - 1)),
+    ]
+    return LinearLayout.of(bases, [count, *matrix.shape])
 
 
 def fma_operand_layouts(acc: LinearLayout, k: int) -> tuple[LinearLayout, LinearLayout]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tile.ir import semantics
 from tile.ir.declare import op
 from tile.ir.op_definition import LAID_OUT, THREAD, Trait
@@ -58,13 +60,18 @@ def mma_dot(
 ) -> Type:
     """Compute a `dot` by mma instructions of a `shape` (m, n, k, bits).
 
-    `warps` are how many warps share the rows and the columns; the operands have the layouts that
+    `warps` are how many warps share the rows and the columns, after the number of matrices if the
+    dot is batched: each is multiplied by warps of its own. The operands have the layouts that
     `matrix_layout` gives for these.
     """
     require(len(shape) == 4, f"mma_dot has a shape (m, n, k, bits), not {shape}")
-    require(len(warps) == 2, f"mma_dot has warps along m and n, not {warps}")
+    require(len(warps) == a.rank, f"mma_dot has warps along (batch,) m and n, not {warps}")
     types = dot.dot.infer((a, b, acc), dot.dot.complete({}), ())
-    require(a.rank == 2, f"mma_dot takes tiles of rank 2, not {a}")
+    batch = math.prod(a.shape[:-2])
+    require(
+        batch == math.prod(warps[:-2]),
+        f"mma_dot has warps for each of {batch} matrices, not {warps}",
+    )
     return types[0]
 
 

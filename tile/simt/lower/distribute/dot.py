@@ -57,8 +57,8 @@ def elements_along(layout: LinearLayout) -> tuple[int, ...]:
 def mma_dot(ctx: Context, op: Operation) -> Sequence[Value]:
     """Lower a dot to the mma instructions of a warp, repeated over its part of the tile."""
     m, n, k, _ = op["shape"]
-    (rows, depth), columns = op.inputs[0].type.shape, op.inputs[1].type.shape[1]
-    warps = op["warps"]
+    (rows, depth), columns = op.inputs[0].type.shape[-2:], op.inputs[1].type.shape[-1]
+    warps = op["warps"][-2:]
     repeats = (max(1, rows // (m * warps[0])), max(1, columns // (n * warps[1])), depth // k)
     attributes = {"shape": op["shape"], "input_precision": op["input_precision"]}
     operands = [ctx.of(value) for value in op.inputs]
