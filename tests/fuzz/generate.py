@@ -45,7 +45,11 @@ ATOMICS = {
 
 
 class Case:
-    """A kernel with a grid and arguments. No dataclass, so that hypothesis shows its text."""
+    """A kernel with a grid and arguments. No dataclass, so that hypothesis shows its text.
+
+    loose: names of arrays whose elements may be off by some ulp.
+    exact: other elements depend on quotients of floats, which must be rounded to nearest.
+    """
 
     def __init__(
         self,
@@ -54,12 +58,15 @@ class Case:
         inputs: list[Any],
         seed: int = 0,
         loose: frozenset[str] = frozenset(),
+        *,
+        exact: bool = True,
     ) -> None:
         self.module = module
         self.grid = grid
         self.inputs = inputs
         self.seed = seed
         self.loose = loose
+        self.exact = exact
 
     def __repr__(self) -> str:
         shown = "".join(f"{v}\n" for v in self.inputs if not isinstance(v, np.ndarray))

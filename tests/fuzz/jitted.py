@@ -22,14 +22,16 @@ def case(
     constants: Mapping[str, Any],
     loose: frozenset[str] = frozenset(),
 ) -> Case:
-    """Return a launch of `function` with arrays and integers; `loose` as in `Case`.
+    """Return a launch of `function` with arrays and integers.
+
+    loose: as in `Case`; no other array depends on quotients of floats.
 
     Arrays are aligned to 16 bytes, and integers known to be divisible by 16 where they are.
     """
     types = {name: _type(value) for name, value in arguments.items()}
     promises = {name: Argument(_divisor(value)) for name, value in arguments.items()}
     module = compile_function(jitted(function), types, constants, promises)
-    return Case(module, grid, list(arguments.values()), loose=loose)
+    return Case(module, grid, list(arguments.values()), loose=loose, exact=False)
 
 
 def _type(value: Any) -> Type:

@@ -69,7 +69,8 @@ class Drawn:
         whole = resolved(target)
         backend = backends.get(whole.backend)
         arguments = self.case.arguments()
-        artifact = backend.compile(exact(self.case.module), whole, self.options)
+        module = exact(self.case.module, quotients=self.case.exact)
+        artifact = backend.compile(module, whole, self.options)
         backend.load(artifact).launch(self.case.grid, arguments)
         return arguments
 
@@ -100,15 +101,15 @@ def resolved(target: str) -> Target:
     return backend.resolve(parsed)
 
 
-def exact(module: Module) -> Module:
-    """A copy with quotients that are rounded to nearest, as the interpreter's are.
+def exact(module: Module, *, quotients: bool = True) -> Module:
+    """A copy with quotients that are rounded to nearest, as the interpreter's are, if `quotients`.
 
     Its arrays do not overlap, and it says so: then loads can be invariant.
     """
     copy = module.clone()
     for value, argument in zip(copy.kernel.args, copy.kernel.arguments, strict=True):
         argument.noalias = addresses_memory(value.type)
-    for op in list(copy.walk()):
+    for op in list(copy.walk()) if quotients else ():
         if op.defn is arith.div and op.result.type.element.is_floating():
             op.replace_by([Builder.before(op)(arith.div_rn, *op.inputs)])
             op.erase()

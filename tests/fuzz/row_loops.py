@@ -37,6 +37,7 @@ class RowLoops:
     ROWS: int
     BLOCK: int
     COLUMNS: int  # 0: an argument
+    BEGIN: int  # of the columns; -1: an argument
     WIDTH: int  # 0: an argument
     FORM: int  # how loops count: 0 by columns, 1 by blocks, 2 by columns with carried pointers, 3 while
     FIRST: int  # 0: sums, 1: maxima, 2: both, 3: sums taken in the loop, 4: where the maxima are
@@ -61,6 +62,7 @@ class RowLoops:
             ROWS=rows,
             BLOCK=block,
             COLUMNS=pick(2) * (1 + pick(BLOCKS_OF_A_ROW * block)),
+            BEGIN=pick(2) - 1,
             WIDTH=pick(2) * WIDTHS[pick(len(WIDTHS))],
             FORM=pick(4),
             FIRST=pick(5),
@@ -147,14 +149,17 @@ def stored(
 
 @tile.jit
 def some_rows(
-    x_ptr, bias_ptr, index_ptr, out_ptr, sums_ptr, columns_ptr, rows, columns, stride, width, start,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
-    FORM: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, INDEX: tl.constexpr,
-    MASK: tl.constexpr, EVICTION: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
+    x_ptr, bias_ptr, index_ptr, out_ptr, sums_ptr, columns_ptr,
+    rows, begin, columns, stride, width, start,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, BEGIN: tl.constexpr,
+    WIDTH: tl.constexpr, FORM: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
+    INDEX: tl.constexpr, MASK: tl.constexpr, EVICTION: tl.constexpr, UNROLL: tl.constexpr,
+    STAGES: tl.constexpr,
     WIDE: tl.constexpr, BRANCH: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """Both loops over the rows from `start` on."""
     count = COLUMNS if COLUMNS > 0 else columns
+    lower = BEGIN if BEGIN >= 0 else begin
     row = start + tl.arange(0, ROWS)[:, None]
     lane = tl.arange(0, BLOCK)[None, :]
     if WIDE:
@@ -164,7 +169,7 @@ def some_rows(
     places = tl.full((ROWS, BLOCK), 0, tl.int32)
     stages: tl.constexpr = STAGES if STAGES > 0 else None
     if FORM == 0:
-        for first in tl.range(0, count, BLOCK, num_stages=stages, loop_unroll_factor=UNROLL):
+        for first in tl.range(lower, count, BLOCK, num_stages=stages, loop_unroll_factor=UNROLL):
             column = first + lane
             inside = (row < rows) & (column < count)
             x = element(x_ptr + row * stride + column, bias_ptr, index_ptr, row, column, inside,
@@ -178,8 +183,8 @@ def some_rows(
                         width, WIDTH, INDEX, MASK, EVICTION, SUM)  # fmt: skip
             most, sums, places = changed(most, sums, places, x, column, FIRST)
     elif FORM == 2:
-        pointers = x_ptr + row * stride + lane
-        for first in tl.range(0, count, BLOCK, num_stages=stages, loop_unroll_factor=UNROLL):
+        pointers = x_ptr + row * stride + lower + lane
+        for first in tl.range(lower, count, BLOCK, num_stages=stages, loop_unroll_factor=UNROLL):
             column = first + lane
             inside = (row < rows) & (column < count)
             x = element(pointers, bias_ptr, index_ptr, row, column, inside,
@@ -187,7 +192,7 @@ def some_rows(
             most, sums, places = changed(most, sums, places, x, column, FIRST)
             pointers += BLOCK
     else:
-        first = 0
+        first = lower + 0
         while first < count:
             column = first + lane
             inside = (row < rows) & (column < count)
@@ -204,7 +209,7 @@ def some_rows(
         here = tl.where(most == greatest, places, stride)
         total = tl.min(here, axis=1)[:, None].to(SUM)
     tl.store(sums_ptr + row, total.to(tl.float32), mask=row < rows)
-    for first in tl.range(0, count, BLOCK, num_stages=stages):
+    for first in tl.range(lower, count, BLOCK, num_stages=stages):
         column = first + lane
         inside = (row < rows) & (column < count)
         at = row * stride + column
@@ -215,32 +220,35 @@ def some_rows(
 
 @tile.jit
 def row_loops(
-    x_ptr, bias_ptr, index_ptr, out_ptr, sums_ptr, columns_ptr, rows, columns, stride, width,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
-    FORM: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr, INDEX: tl.constexpr,
-    MASK: tl.constexpr, EVICTION: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
+    x_ptr, bias_ptr, index_ptr, out_ptr, sums_ptr, columns_ptr, rows, begin, columns, stride, width,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, BEGIN: tl.constexpr,
+    WIDTH: tl.constexpr, FORM: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
+    INDEX: tl.constexpr, MASK: tl.constexpr, EVICTION: tl.constexpr, UNROLL: tl.constexpr,
+    STAGES: tl.constexpr,
     PERSISTENT: tl.constexpr, WIDE: tl.constexpr, BRANCH: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """See the top."""
     if PERSISTENT:
         for block in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
             some_rows(x_ptr, bias_ptr, index_ptr, out_ptr, sums_ptr, columns_ptr,
-                      rows, columns, stride, width, block * ROWS, ROWS, BLOCK, COLUMNS, WIDTH,
-                      FORM, FIRST, SECOND, INDEX, MASK, EVICTION, UNROLL, STAGES, WIDE, BRANCH,
-                      SUM)  # fmt: skip
+                      rows, begin, columns, stride, width, block * ROWS, ROWS, BLOCK, COLUMNS,
+                      BEGIN, WIDTH, FORM, FIRST, SECOND, INDEX, MASK, EVICTION, UNROLL, STAGES,
+                      WIDE, BRANCH, SUM)  # fmt: skip
     else:
         some_rows(x_ptr, bias_ptr, index_ptr, out_ptr, sums_ptr, columns_ptr,
-                  rows, columns, stride, width, tl.program_id(0) * ROWS, ROWS, BLOCK, COLUMNS,
-                  WIDTH, FORM, FIRST, SECOND, INDEX, MASK, EVICTION, UNROLL, STAGES, WIDE, BRANCH,
-                  SUM)  # fmt: skip
+                  rows, begin, columns, stride, width, tl.program_id(0) * ROWS, ROWS, BLOCK,
+                  COLUMNS, BEGIN, WIDTH, FORM, FIRST, SECOND, INDEX, MASK, EVICTION, UNROLL, STAGES,
+                  WIDE, BRANCH, SUM)  # fmt: skip
 
 
 def make(pick: Pick) -> Case:
     """Return a kernel with its grid and arguments, as `pick` chooses."""
     options = RowLoops.draw(pick)
     rows = 1 + pick(9)
-    columns = options.COLUMNS or 1 + pick(BLOCKS_OF_A_ROW * options.BLOCK)
-    stride = -(-columns // options.BLOCK) * options.BLOCK  # whole blocks can be read and written
+    columns = options.COLUMNS or pick(1 + BLOCKS_OF_A_ROW * options.BLOCK)
+    begin = pick(3) * pick(2 * options.BLOCK)
+    # Whole blocks can be read and written.
+    stride = -(-max(columns, 1) // options.BLOCK) * options.BLOCK + 4 * options.BLOCK
     rng = np.random.default_rng(pick(1000))
     height = -(-rows // options.ROWS) * options.ROWS
     dtype = DTYPES[pick(len(DTYPES))]
@@ -254,6 +262,7 @@ def make(pick: Pick) -> Case:
         "sums_ptr": np.zeros(rows, np.float32),
         "columns_ptr": np.zeros(stride, np.int32),
         "rows": np.int32(rows),
+        "begin": np.int32(begin),
         "columns": np.int32(columns),
         "stride": np.int32(stride),
         "width": np.int32(WIDTHS[pick(len(WIDTHS))]),
