@@ -22,6 +22,7 @@ from tile.simt.lower import (
     rematerialize,
     share_reciprocals,
     sink_casts,
+    skip_idle_loops,
     split_dot_chains,
     split_promoted_dots,
     strength_reduce_pointers,
@@ -74,6 +75,7 @@ THREADS = (
     "xor-to-add",
     "cse",
     "dce",
+    "skip-idle-loops",
     "sink-casts",
     "infer-invariant-loads",
 )

@@ -119,49 +119,6 @@ def test_while_and_branches(arch: str) -> None:
     check(text, arch)
 
 
-MASKED = """
-kernel @masked(%p: ptr<f32>, %o: ptr<f32>, %n: i32) {{
-  %t = thread_id : i32
-  %active = cmp %t, %n {{predicate = lt}} : i1
-  %m = frag_splat %active {{count = 2}} : frag<2xi1>
-  %zeros = const {{value = 0.0}} : frag<2xf32>
-  %step = const {{value = 8}} : i32
-  %sum = for %i = %t to %n step %step iter(%old = %zeros) : frag<2xf32> {{
-    %q = addptr %p, %i {{stride = 4}} : ptr<f32>
-    %ps = frag_splat %q {{count = 2}} : frag<2xptr<f32>>
-    %x = load %ps, %m, %zeros {{vector = 2}} : frag<2xf32>
-    %y = {y} : frag<2xf32>
-    %new = {new} : frag<2xf32>
-    yield %new
-  }}
-  %os = frag_splat %o {{count = 2}} : frag<2xptr<f32>>
-  store %os, %sum {{vector = 2}}
-  return
-}}
-"""
-
-
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(
-    ("y", "new", "skipped"),
-    [
-        ("add %old, %x", "select %m, %y, %old", True),
-        ("mul %x, %x", "add %y, %old", True),
-        ("neg %x", "add %y, %old", False),
-        ("add %old, %x", "select %m, %old, %y", False),
-        ("add %old, %x", "select %m, %y, %x", False),
-        ("shuffle_xor %x {mask = 1}", "select %m, %y, %old", False),
-    ],
-)
-def test_threads_skip_loops_in_which_they_do_nothing(
-    y: str, new: str, skipped: bool, arch: str
-) -> None:
-    """Their loads need no predicate."""
-    ptx = check(MASKED.format(y=y, new=new), arch)
-    (guard,) = re.findall(r"^\t(@%p\d+ )?ld\.global\S*\.v2", ptx, re.MULTILINE)
-    assert bool(guard) == (not skipped)
-
-
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_functions_are_called(arch: str) -> None:
     text = """

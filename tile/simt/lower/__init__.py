@@ -11,6 +11,7 @@ split_dot_chains    chains of dots in slices, where a thread lacks registers
 split_promoted_dots
                     dots that threads add up in parts of columns, where registers are short
 rematerialize       cheap values computed again after a loop
+skip_idle_loops     branches around loops of loads that are masked in all registers of a thread
 sink_casts          conversions to wider floats at their first use
 hoist_base_pointers pointers as a base that is computed once, and a small offset
 carry_base_pointers one pointer and 32-bit offsets in loops that lack registers

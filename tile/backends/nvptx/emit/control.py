@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
-from tile.backends.nvptx.emit.idle_masks import idle_mask
 from tile.backends.nvptx.emit.shared import has_wgmma, stage_counters
 from tile.backends.nvptx.emit.vectors import pack, packed_types, unpack
 from tile.codegen.llvm import control as llvm
 from tile.codegen.llvm.function_builder import Registers, Rule, types_of
-from tile.codegen.llvm.types import is_literal
 from tile.ir.core import Operation, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.op_definition import OpDef, Trait
@@ -86,36 +84,7 @@ def _fills(value: Value, widths: Sequence[int]) -> bool:
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit a loop; see `tile.codegen.llvm.control`.
-
-    Threads in which it does nothing skip it. ptxas (13.0) unrolls loops of loads without
-    predicates, so that many are in flight, and keeps loops with them.
-    """
-    mask = idle_mask(op)
-    registers, before = builder.of(mask) if mask is not None else [], builder.block
-    if mask is None or len({*registers}) > 1 or is_literal(registers[0]):
-        _emit_loop(builder, op)
-        return
-    inside, done = builder.label("active"), builder.label("joined")
-    builder.branch(registers[0], inside, done)
-    builder.start_block(inside)
-    with builder.dominance_scope():
-        builder.values[mask] = ["true"] * len(registers)
-        _emit_loop(builder, op)
-        builder.values[mask] = registers
-    results, end = builder.flat(op.results), builder.block
-    builder.jump(done)
-    builder.start_block(done)
-    builder.locate(op)
-    joined = zip(types_of(op.results), results, builder.flat(op.inputs[3:]), strict=True)
-    llvm.assign(
-        builder,
-        op.results,
-        [builder.phi(ty, [(result, end), (first, before)]) for ty, result, first in joined],
-    )
-
-
-def _emit_loop(builder: FunctionBuilder, op: Operation) -> None:
+    """Emit a loop; see `tile.codegen.llvm.control`."""
     llvm.for_(builder, op, _CarriedValues(builder, op), _unroll_hint(builder, op))
 
 
