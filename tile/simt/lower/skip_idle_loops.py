@@ -119,12 +119,12 @@ def _is_unchanged(first: Value, old: Value, new: Value, mask: Value) -> bool:
 
 
 def _is_zero(value: Value, mask: Value) -> bool:
-    """Return True if a value is 0 where the mask is false: what is not loaded, or its square."""
+    """Return True if a value is 0 where the mask is false: not loaded, not chosen, or a square."""
     op = value.op
-    if op is not None and op.defn is memory.load:
+    if op is None:
+        return False
+    if op.defn is memory.load:
         return op["mask"] is mask and is_zero(op["other"])
-    return (
-        op is not None
-        and op.defn in (arith.cast, arith.mul)
-        and all(_is_zero(each, mask) for each in op.inputs)
-    )
+    if op.defn is arith.select:
+        return op.inputs[0] is mask and is_zero(op.inputs[2])
+    return op.defn in (arith.cast, arith.mul) and all(_is_zero(each, mask) for each in op.inputs)
