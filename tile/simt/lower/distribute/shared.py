@@ -229,10 +229,14 @@ def local_cp_async(ctx: Context, op: Operation) -> Sequence[Value]:
 
 
 def _copy_vectors(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -> Vectors:
-    """Return the widest vectors of contiguous, aligned pointers under one mask."""
+    """Return the widest vectors of contiguous, aligned pointers under one mask.
+
+    A vector is contiguous if no other bit of the offset moves within it, as a swizzle can.
+    """
     mem, shared = _buffer(op)
     vectors = _vectors(ctx, op, ptr)
-    low = shared.images(OFFSET)[: vectors.vector.bit_length() - 1]
+    images = shared.images(OFFSET)
+    low = images[: vectors.vector.bit_length() - 1]
     widest = 1
     for axis in range(len(mem.dims)):
         limit = ctx.axes.of(ptr).vector(axis, mem.of.itemsize)
@@ -240,7 +244,8 @@ def _copy_vectors(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -
             limit = min(limit, ctx.axes.of(mask).constant[axis])
         width, unit = 1, axis_mask(shared, axis) & -axis_mask(shared, axis)
         for column in low:
-            if column != unit or 2 * width > limit:
+            moving = sum(1 for image in images if image & unit)
+            if column != unit or moving > 1 or 2 * width > limit:
                 break
             width, unit = width * 2, unit << 1
         widest = max(widest, width)
