@@ -244,8 +244,8 @@ def _copy_vectors(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -
             limit = min(limit, ctx.axes.of(mask).constant[axis])
         width, unit = 1, axis_mask(shared, axis) & -axis_mask(shared, axis)
         for column in low:
-            moving = sum(1 for image in images if image & unit)
-            if column != unit or moving > 1 or 2 * width > limit:
+            moved_by = [image for image in images if image & unit]
+            if moved_by != [unit] or column != unit or 2 * width > limit:
                 break
             width, unit = width * 2, unit << 1
         widest = max(widest, width)
