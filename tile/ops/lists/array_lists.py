@@ -2,8 +2,8 @@
 
 Models have hundreds of small parameters, and a launch for each costs more than its work. A launch
 takes the addresses of up to `MOST` arrays, and has programs for the blocks of all: a program
-compares its index with those at which arrays start. Lists are padded with empty arrays to a power
-of two, so that few kernels are compiled.
+compares its index with those at which arrays start, and selects an array (`item_of`). Lists are
+padded with empty arrays to a power of two, so that few kernels are compiled.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tile
+import tile.language as tl
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ops.core.call import BF16, F16, F32, Call, Operand
 from tile.short_repr import short_repr
@@ -21,6 +22,36 @@ from tile.short_repr import short_repr
 BLOCK = 1024  # elements of a program
 MOST = 32  # arrays of a launch
 DTYPES = (F16, BF16, F32)
+GROUP = tl.constexpr(8)  # arrays of which one branch is for all
+
+
+@tile.jit
+def items(lists, k: tl.constexpr):
+    its: Any = ()
+    for n in tl.static_range(len(lists)):
+        its += (lists[n][k],)
+    return its
+
+
+@tile.jit
+def selected(condition, these, others):
+    its: Any = ()
+    for n in tl.static_range(len(these)):
+        its += (tl.where(condition, these[n], others[n]),)
+    return its
+
+
+@tile.jit
+def item_of(lists, starts, program, COUNT: tl.constexpr):
+    """Return the items of lists for the array of which a program has a block."""
+    its = items(lists, 0)
+    for first in tl.static_range(0, COUNT, GROUP):
+        END: tl.constexpr = min(first + GROUP, COUNT)
+        if (program >= starts[first]) & (program < starts[END]):
+            its = items(lists, first)
+            for k in tl.static_range(first + 1, END):
+                its = selected(program >= starts[k], items(lists, k), its)
+    return its
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tile.ops.core.call_plans import Varying, launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.options import is_number
 from tile.ops.core.reference import Array, wide
-from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks
+from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks, item_of
 from tile.short_repr import short_repr
 
 
@@ -77,10 +77,10 @@ def apply_kernel(
     BLOCK: tl.constexpr,
 ):
     program = tl.program_id(0)
-    for k in tl.static_range(COUNT):
-        if (program >= starts[k]) & (program < starts[k + 1]):
-            first = (program - starts[k]).to(tl.int64) * BLOCK
-            apply_block(xs[k], ys[k], outs[k], first, sizes[k], alpha, FUNCTION, BLOCK)
+    lists = (xs, ys, outs, starts, sizes)
+    x_ptr, y_ptr, out_ptr, start, size = item_of(lists, starts, program, COUNT)
+    first = (program - start).to(tl.int64) * BLOCK
+    apply_block(x_ptr, y_ptr, out_ptr, first, size, alpha, FUNCTION, BLOCK)
 
 
 @planned(alpha=is_number)

@@ -20,28 +20,29 @@ from tile.ops.core.call import F32, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
-from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks
+from tile.ops.lists.array_lists import BLOCK, arrays_of, chunks, item_of
 
 
 @tile.jit(do_not_specialize=("starts", "sizes"))
 def squares_kernel(xs, parts_ptr, starts, sizes, COUNT: tl.constexpr, BLOCK: tl.constexpr):
     program = tl.program_id(0)
-    for k in tl.static_range(COUNT):
-        if (program >= starts[k]) & (program < starts[k + 1]):
-            at = (program - starts[k]).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-            x = widen(tl.load(xs[k] + at, mask=at < sizes[k], other=0.0))
-            tl.store(parts_ptr + program, tl.sum(x * x, axis=0))
+    x_ptr, start, size = item_of((xs, starts, sizes), starts, program, COUNT)
+    at = (program - start).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = widen(tl.load(x_ptr + at, mask=at < size, other=0.0))
+    tl.store(parts_ptr + program, tl.sum(x * x, axis=0))
 
 
 @tile.jit(do_not_specialize=("starts",))
 def norms_kernel(parts_ptr, norms_ptr, first, starts, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    lane = tl.arange(0, BLOCK)
-    for k in tl.static_range(COUNT):
-        if tl.program_id(0) == k:
-            total = tl.zeros((BLOCK,), tl.float32)
-            for start in range(starts[k], starts[k + 1], BLOCK):
-                total += tl.load(parts_ptr + start + lane, start + lane < starts[k + 1], 0.0)
-            tl.store(norms_ptr + first + k, tl.sqrt(tl.sum(total, axis=0)))
+    lane, program = tl.arange(0, BLOCK), tl.program_id(0)
+    first_part, end = starts[0], starts[1]
+    for k in tl.static_range(1, COUNT):
+        first_part = tl.where(program == k, starts[k], first_part)
+        end = tl.where(program == k, starts[k + 1], end)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(first_part, end, BLOCK):
+        total += tl.load(parts_ptr + start + lane, mask=start + lane < end, other=0.0)
+    tl.store(norms_ptr + first + program, tl.sqrt(tl.sum(total, axis=0)))
 
 
 @planned()
