@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,8 @@ from tile.simt.target import GENERIC, MMA, PLAIN, SimtTarget
 
 Array = np.ndarray[Any, Any]
 
-TARGETS = [GENERIC, PLAIN]
+EXCHANGING = replace(GENERIC, tuning=replace(GENERIC.tuning, repeated_instructions=1))
+TARGETS = [GENERIC, PLAIN, EXCHANGING]
 DECOMPOSED = {reduce.reduce, reduce.arg_reduce, reduce.scan, indexing.sort, shape.flip}
 SETTINGS = examples(12)
 FEW = examples(4)

@@ -83,6 +83,9 @@ class TuningConstants:
     # A thread gathers partial results of a reduction in registers while loading and combining them
     # takes at most so many instructions; the rest go to lanes that hold copies, if there are any.
     gathered_instructions: int = constant(16, "docs/notes/rows.md#loops-of-a-few-iterations")
+    # Warps exchange partial results, so that none repeats what others combine, where these are at
+    # least so many instructions.
+    repeated_instructions: int = constant(256, "docs/notes/rows.md#sums-by-columns")
     # A tile of more than this many times all registers of a thread is refused as a mistake. One
     # that is smaller spills.
     max_oversubscription: int = constant(4)

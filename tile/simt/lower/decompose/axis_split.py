@@ -143,6 +143,26 @@ def nearer(layout: LinearLayout, axis: int, shuffles: bool, gathered_bits: int) 
 
 
 @lru_cache(maxsize=1024)
+def exchanged(layout: LinearLayout, axis: int) -> LinearLayout:
+    """Return the layout with an axis, whose bits warps own, in registers, and others in warps.
+
+    Each bit of a warp is exchanged with the highest bit of registers, as long as there are any; so
+    no warps hold copies of what they combine along the axis.
+    """
+    shift, bits = span(layout, axis)
+    mask = axis_mask(layout, axis)
+    registers = [*layout.images(REGISTER)]
+    warps = [
+        (registers.pop() if registers else 0) if column & mask else column
+        for column in layout.images(WARP)
+    ]
+    ins = {name: layout.images(name) for name in layout.in_dims}
+    ins[REGISTER] = (*[unit << shift for unit in units(bits)], *registers)
+    ins[WARP] = tuple(warps)
+    return LinearLayout(tuple(ins.items()), layout.outs)
+
+
+@lru_cache(maxsize=1024)
 def line(layout: LinearLayout, axis: int) -> LinearLayout:
     """Return the rank-1 layout of the indices along an axis, with the axis's owners."""
     for _ in range(-axis - 1):

@@ -17,8 +17,10 @@ from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
 from tile.ir.types import F32, I32, NARROW_FLOATS, U32, Scalar, Tile, Type, number_of
+from tile.simt.layouts.dims import REGISTER
 from tile.simt.lower.decompose.axis_split import (
     axis_owners,
+    exchanged,
     in_register_order,
     indices_along,
     nearer,
@@ -26,7 +28,7 @@ from tile.simt.lower.decompose.axis_split import (
     straight,
 )
 from tile.simt.ops.layout import butterfly
-from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, reduced_layout
 from tile.simt.target import SimtTarget
 
 # Builds a new region for each operation that needs it.
@@ -285,7 +287,8 @@ def reduce_along(
     """Combine the elements of tiles along an axis.
 
     Each warp combines along the near bits. The few partial results go to every thread that needs
-    the result, and each of these combines them.
+    the result, and each of these combines them. If they are many, warps exchange them, so that each
+    combines a part of them, and then the results.
     """
     plain = straight(layout_of(xs[0]), axis)
     xs = [b.convert(x, plain) for x in xs]
@@ -297,8 +300,16 @@ def reduce_along(
         cut = 1 << len(far), 1 << len(near)
         xs = [permute_and_split(b, x, axis, (*near, *far), cut) for x in xs]
         xs = b.op(reduce_ops.reduce_region, *xs, axis=axis, regions=[region()]).results
-    gathered = nearer(layout_of(xs[0]), axis, target.shuffles, gathered_bits(region(), target))
-    return reduce_along(b, [b.convert(x, gathered) for x in xs], axis, region, target)
+    own = layout_of(xs[0])
+    gathered = nearer(own, axis, target.shuffles, gathered_bits(region(), target))
+    repeated = instructions(region(), target) << len(gathered.images(REGISTER))
+    pays = len(own.outs) > 1 and repeated >= target.tuning.repeated_instructions
+    if not (pays and target.shuffles):
+        return reduce_along(b, [b.convert(x, gathered) for x in xs], axis, region, target)
+    results = reduce_along(
+        b, [b.convert(x, exchanged(own, axis)) for x in xs], axis, region, target
+    )
+    return [b.convert(result, reduced_layout(own, axis)) for result in results]
 
 
 def gathered_bits(region: Block, target: SimtTarget) -> int:
@@ -306,9 +317,14 @@ def gathered_bits(region: Block, target: SimtTarget) -> int:
 
     All threads repeat what is combined in registers; shuffles share it, and take longer.
     """
+    most = target.tuning.gathered_instructions // instructions(region, target)
+    return max(1, most).bit_length() - 1
+
+
+def instructions(region: Block, target: SimtTarget) -> int:
+    """Return the number of instructions that load a partial result and combine it with another."""
     loads = len(region.args) // 2
-    combine = sum(target.tuning.op_cost(op) for op in region if not op.defn.terminator)
-    return max(1, target.tuning.gathered_instructions // (loads + combine)).bit_length() - 1
+    return loads + sum(target.tuning.op_cost(op) for op in region if not op.defn.terminator)
 
 
 def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
