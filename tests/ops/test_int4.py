@@ -61,13 +61,15 @@ def test_many_rows_expand_weights_first(
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("rows", [1, 8, 13, 16])
 @pytest.mark.parametrize("group", [32, 128, 256])
-@pytest.mark.parametrize(("backend", "groups"), [("interp", 1), ("interp", 2), ("interp:wgmma", 2)])
+@pytest.mark.parametrize(("backend", "warps"), [("interp", 2), ("interp", 8), ("interp:wgmma", 4)])
 def test_few_rows_with_weights_in_registers(
-    backend: str, groups: int, group: int, rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, warps: int, group: int, rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REGISTER_ROWS, "interp", 16)
-    config = {**int4_rows.TABLE.select(backend, rows), "GROUPS": groups}
-    monkeypatch.setattr(int4_rows, "TABLE", Table({(ANY,): config}, {}))
+    # With 16 rows of weights a program, and with 32.
+    columns = 4096 if group == 128 else 8192
+    config = {**int4_rows.TABLE.select(backend, rows, columns), "num_warps": warps}
+    monkeypatch.setattr(int4_rows, "TABLE", Table({(ANY, ANY): config}, {}))
     random = np.random.default_rng(0)
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
     weights, a = (random.standard_normal((n, 512)).astype(kind) for n in (70, rows))

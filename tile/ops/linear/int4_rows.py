@@ -3,10 +3,9 @@
     out[m, n] = sum over k of scale[n, k // group] * (q[n, k] - 8) * a[m, k]
 
 A program computes the transpose of its tile, with weights as the left operand of mma instructions.
-A lane that holds 16 contiguous bytes of a row would need bytes of other lanes, as mma numbers the
-inner axis; but the order of the inner axis is free. So both operands are reshaped to one in which
-the bytes of a lane stay there, and the rows of a warp, too: weights are converted where they are,
-and go through shared memory only as they are packed.
+Each warp has a chunk of the inner axis of its own, and loads both operands to the registers from
+which it multiplies them (int4_fragments.py). So no warp waits for another one before the end, where
+the sums of all warps are added up.
 """
 
 from __future__ import annotations
@@ -17,29 +16,42 @@ from tile.ops.core.call import F32, Call, Operand
 from tile.ops.core.call_plans import launch
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear.int4_conversion import high_weights, low_weights
+from tile.ops.linear.int4_fragments import by_warps, fragments, load_fragments, warp_rows
 from tile.ops.linear.splits import add_contiguous_splits, splits_of
 
-# By rows of a. ROWS: of weights, of a program; two warps multiply by mma, four by wgmma, which
-# takes weights from shared memory. GROUPS: those of an iteration, where they divide all. RESIDENT:
-# programs that a multiprocessor runs at a time. H200, float16, 8192 x 8192 with 1 and 16 rows,
-# 2026-11-26.
-FEW = {"BLOCK_M": 8, "ROWS": 32, "GROUPS": 2, "RESIDENT": 8, "num_warps": 2, "num_stages": 2}
-MORE = {"BLOCK_M": 16, "ROWS": 64, "GROUPS": 2, "RESIDENT": 4, "num_warps": 2, "num_stages": 3}
-TABLE = Table({(8,): FEW, (ANY,): MORE}, {})
+# By rows of a and of weights. ROWS: of weights, of a program. RESIDENT: programs that a
+# multiprocessor runs at a time. H200, float16, 4096 and 8192 squared with 1, 8 and 16 rows,
+# 2026-11-29 (docs/notes/ops.md).
+_WIDE = {"ROWS": 32, "RESIDENT": 2, "num_warps": 8, "maxnreg": 128}
+_NARROW = {**_WIDE, "ROWS": 16}
+TABLE = Table(
+    {
+        (8, 4096): {"BLOCK_M": 8, **_NARROW},
+        (8, ANY): {"BLOCK_M": 8, **_WIDE},
+        (ANY, 4096): {"BLOCK_M": 16, **_NARROW},
+        (ANY, ANY): {"BLOCK_M": 16, **_WIDE},
+    },
+    {},
+)
+CHUNK = 64  # bytes of weights of a warp in an iteration, if a group has as many
 
 
 @tile.jit
-def inner_order(x, EXTENT: tl.constexpr, LONG: tl.constexpr):
-    """Return rows whose elements are in the order in which mma numbers those of four lanes."""
-    lanes = x.reshape(EXTENT, 4, LONG // 8, 2)
-    return lanes.permute(0, 2, 1, 3).reshape(EXTENT, LONG)
+def load_weights(
+    weights, scales, first, end, byte, LONG: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr
+):
+    """Return the packed weights and scales of an iteration.
 
-
-@tile.jit
-def row_order(x, ROWS: tl.constexpr, LONG: tl.constexpr, WARPS: tl.constexpr):
-    """Return rows in the order in which mma numbers those of some warps."""
-    rows = x.reshape(ROWS // 8 // WARPS, WARPS, 8, LONG)
-    return rows.permute(1, 0, 2, 3).reshape(ROWS, LONG)
+    EVEN: all iterations are whole; those from `end` on are not needed.
+    """
+    # Weights are read once: the first level of the cache is for `a`.
+    if EVEN:
+        first = min(first, end - STEP)
+        packed = tl.load(weights + first, cache_modifier=".cg")
+        return packed, tl.load(scales + first // LONG)
+    exists = (byte < end - first)[:, None]
+    packed = tl.load(weights + first, mask=exists, other=0, cache_modifier=".cg")
+    return packed, tl.load(scales + first // LONG, mask=exists, other=0.0)
 
 
 @tile.jit
@@ -54,60 +66,74 @@ def int4_rows_kernel(
     a_row,
     span,
     WEIGHTS: tl.constexpr,
+    BYTES: tl.constexpr,
     WARPS: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr,
-    GROUPS: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
+    """WEIGHTS: of a group. BYTES: of a warp in an iteration, of a group or a part of one."""
     LONG: tl.constexpr = WEIGHTS // 2
+    STEP: tl.constexpr = WARPS * BYTES
     ELEMENT: tl.constexpr = a_ptr.dtype.element_ty
-    split, end = tl.program_id(1), min(row_bytes, (tl.program_id(1) + 1) * span)
-    row = tl.arange(0, BLOCK_M)
-    column = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    byte = tl.arange(0, LONG)
-    a_rows = a_ptr + row.to(tl.int64)[:, None] * a_row + byte[None, :]
-    weights = packed_ptr + (column % N).to(tl.int64)[:, None] * row_bytes + byte[None, :]
-    # The columns of the sums.
-    column = row_order(column[:, None], ROWS, 1, WARPS).reshape(ROWS)
-    scales = scale_ptr + (column % N).to(tl.int64) * (row_bytes // LONG)
-    total = tl.zeros((ROWS, BLOCK_M), dtype=tl.float32)
-    for first in range(split * span, end, GROUPS * LONG):
-        for group in tl.static_range(GROUPS):
-            at = first + group * LONG
-            scale = tl.load(scales + at // LONG)
-            packed = tl.load(weights + at)
-            low = row_order(low_weights(packed, ELEMENT), ROWS, LONG, WARPS)
-            high = row_order(high_weights(packed, ELEMENT), ROWS, LONG, WARPS)
-            # Rows that do not exist are not read.
-            a_low = tl.load(a_rows + 2 * at, mask=(row < M)[:, None], other=0.0)
-            a_high = tl.load(a_rows + 2 * at + LONG, mask=(row < M)[:, None], other=0.0)
-            part = tl.dot(inner_order(low, ROWS, LONG), tl.trans(inner_order(a_low, BLOCK_M, LONG)))
-            part = tl.dot(
-                inner_order(high, ROWS, LONG), tl.trans(inner_order(a_high, BLOCK_M, LONG)), part
-            )
-            total += part * scale[:, None]
+    split, begin = tl.program_id(1), tl.program_id(1) * span
+    end = min(row_bytes, begin + span)
+
+    warp, row = warp_rows(tl.arange(0, WARPS * BLOCK_M), WARPS)
+    byte, inside = warp * BYTES, (row < M)[:, None]
+    a_rows = a_ptr + row.to(tl.int64) * a_row + (byte // LONG * WEIGHTS + byte % LONG)
+    warp, own = warp_rows(tl.arange(0, WARPS * ROWS), WARPS)
+    own = ((tl.program_id(0) * ROWS + own) % N).to(tl.int64)
+    at = warp * BYTES
+    weights = (packed_ptr + own * row_bytes + at)[:, None] + tl.arange(0, BYTES)[None, :]
+    # The four lanes that have sums of a row load its scale.
+    scales = (scale_ptr + own * (row_bytes // LONG) + at // LONG)[:, None]
+    scales += tl.zeros((1, 4), dtype=tl.int32)
+
+    total = tl.zeros((WARPS, ROWS, BLOCK_M), dtype=tl.float32)
+    packed, scale = load_weights(weights, scales, begin, end, at, LONG, STEP, EVEN)
+    for first in range(begin, end, STEP):
+        later = load_weights(weights, scales, first + STEP, end, at, LONG, STEP, EVEN)
+        # Rows that do not exist are not read.
+        exists = inside if EVEN else inside & (byte < end - first)[:, None]
+        columns = (a_rows + 2 * first)[:, None]
+        a_low = load_fragments(columns, exists, WARPS, BYTES)
+        a_high = load_fragments(columns + LONG, exists, WARPS, BYTES)
+        low = fragments(low_weights(packed, ELEMENT), WARPS)
+        high = fragments(high_weights(packed, ELEMENT), WARPS)
+        part = tl.dot(low, a_low.permute(0, 2, 1))
+        part = tl.dot(high, a_high.permute(0, 2, 1), part)
+        lanes = part.reshape(WARPS, ROWS, BLOCK_M // 8, 4, 2)
+        lanes *= by_warps(scale, WARPS)[:, :, None, :, None]
+        total += lanes.reshape(WARPS, ROWS, BLOCK_M)
+        packed, scale = later
+    row, column = tl.arange(0, BLOCK_M), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     out = out_ptr + (split.to(tl.int64) * M + row)[None, :] * N + column[:, None]
-    inside = (row < M)[None, :] & (column < N)[:, None]
-    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=inside)
+    result = tl.sum(total, axis=0).to(out_ptr.dtype.element_ty)
+    tl.store(out, result, mask=(row < M)[None, :] & (column < N)[:, None])
 
 
 def int4_rows(
     call: Call, a: Operand, packed: Operand, scales: Operand, result: Operand, splits: int | None
 ) -> None:
     """Write the matmul of `a`, of few rows, and packed weights to `result`."""
-    (m, k), n, groups = a.shape, packed.shape[0], scales.shape[1]
-    config = dict(TABLE.select(call.backend, m))
+    (m, k), n, group = a.shape, packed.shape[0], a.shape[1] // scales.shape[1]
+    config = dict(TABLE.select(call.backend, m, n))
     programs = tile.cdiv(n, config["ROWS"])
-    if groups % config["GROUPS"]:
-        config["GROUPS"] = 1
-    steps = groups // config["GROUPS"]
-    splits = splits_of(call, splits, tile.cdiv(programs, config.pop("RESIDENT")), steps)
-    span = tile.cdiv(steps, splits) * (k // steps // 2)
+    chunk = min(group // 2, CHUNK)
+    step = chunk * config["num_warps"]
+    steps = tile.cdiv(k // 2, step)
+    resident = config.pop("RESIDENT")
+    splits = splits_of(call, splits, tile.cdiv(programs, resident), steps)
     parts = result if splits == 1 else call.new((splits, m, n), F32)
+    span = tile.cdiv(steps, splits) * step
     launch(int4_rows_kernel, (programs, splits))(
         *(a.value, packed.value, scales.value, parts.value, m, n, k // 2, a.strides[0], span),
-        WEIGHTS=k // groups,
+        WEIGHTS=group,
+        BYTES=chunk,
         WARPS=config["num_warps"],
+        EVEN=k // 2 % step == 0,
+        num_stages=1,  # copies would only go through shared memory
         launch_pdl=True,
         **config,
     )
