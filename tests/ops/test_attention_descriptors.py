@@ -152,28 +152,56 @@ SEQUENCES: dict[str, tuple[list[int], list[int], dict[str, Any]]] = {
 }
 
 
+def check_sequences(
+    queries: list[int], keys: list[int], size: int, heads_of_queries: int, options: dict[str, Any]
+) -> None:
+    """Values of other sequences do not matter if they are not finite."""
+    starts, key_starts = (np.cumsum([0, *n], dtype=np.int32) for n in (queries, keys))
+    q = heads(starts[-1], heads_of_queries, size)
+    k, v = (heads(key_starts[-1], heads_of_queries // 2, size, seed=n) for n in (1, 2))
+    fixed = starts, key_starts, max(queries)
+    expected = reference_of(tile.ops.varlen_attention)(q, k, v, *fixed, log_sums=True, **options)
+    number, key_number = (np.repeat(np.arange(len(n)), n) for n in (queries, keys))
+    for parity in (0, 1):
+        rows, others = number % 2 == parity, key_number % 2 != parity
+        poisoned = q.copy(), k.copy(), v.copy()
+        for array, at, value in zip(poisoned, (~rows, others, others), (np.nan, np.nan, np.inf)):
+            array[at] = value
+        with tile.backend("interp:wgmma"):
+            results = tile.ops.varlen_attention(*poisoned, *fixed, log_sums=True, **options)
+        np.testing.assert_allclose(results[0][rows], expected[0][rows], atol=4e-3)
+        np.testing.assert_allclose(results[1][:, rows], expected[1][:, rows], atol=4e-3)
+
+
 @pytest.mark.parametrize("tile_of_keys", [32, 64])
 @pytest.mark.parametrize("size", [48, 64])
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_sequences(
     name: str, size: int, tile_of_keys: int, forms: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks of keys end in the next sequence, whose values do not matter if they are not finite."""
+    """Blocks of keys end in the next sequence."""
     config = {"BLOCK_M": 64, "BLOCK_N": tile_of_keys, "LANE_SUMS": size == 64}
     monkeypatch.setattr(varlen_module, "TABLE", Table({(ANY,) * 4: config}, {}))
     queries, keys, options = SEQUENCES[name]
-    starts, key_starts = (np.cumsum([0, *n], dtype=np.int32) for n in (queries, keys))
-    q = heads(starts[-1], 2, size)
-    k, v = (heads(key_starts[-1], 1, size, seed=n) for n in (1, 2))
-    fixed = starts, key_starts, max(queries)
-    expected = reference_of(tile.ops.varlen_attention)(q, k, v, *fixed, **options)
-    number, key_number = (np.repeat(np.arange(len(n)), n) for n in (queries, keys))
-    for parity in (0, 1):
-        others = key_number % 2 != parity
-        k[others], v[others] = np.nan, np.inf
-        with tile.backend("interp:wgmma"):
-            result = tile.ops.varlen_attention(q, k, v, *fixed, **options)
-        rows = number % 2 == parity
-        np.testing.assert_allclose(result[rows], expected[rows], atol=4e-3)
-        k, v = (heads(key_starts[-1], 1, size, seed=n) for n in (1, 2))
+    check_sequences(queries, keys, size, 2, options)
     assert forms == [True, True]
+
+
+@pytest.mark.parametrize("tile_of_keys", [32, 64])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_programs_with_blocks_of_several_sequences(
+    name: str, tile_of_keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiles = {"BLOCK_M": 64, "BLOCK_N": tile_of_keys, "num_warps": 4, "PROGRAMS": 2}
+    monkeypatch.setattr(varlen_module, "BY_SEVERAL_BLOCKS", Table({(ANY, ANY): tiles}, {}))
+    launched = []
+
+    def launch(kernel: Any, grid: Any) -> Any:
+        launched.append(kernel.__name__)
+        return kernel[grid]
+
+    monkeypatch.setattr(varlen_module, "launch", launch)
+    queries, keys, options = SEQUENCES[name]
+    more = [2 * n + 3 for n in queries], [2 * n + 3 for n in keys]
+    check_sequences(*more, 64, 4, options)
+    assert launched == ["varlen_kernel"] * 2

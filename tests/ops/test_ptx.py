@@ -70,6 +70,18 @@ def test_weights_of_4_bits_are_converted_two_at_a_time(
     assert text[: text.rfind("bra")].count(f"cvt.rn.{kind}.f32") <= 16
 
 
+@pytest.mark.parametrize("rows", [1, 16])
+def test_warps_with_weights_of_4_bits_do_not_wait_for_each_other(
+    rows: int, compiled: dict[str, str]
+) -> None:
+    a, packed = np.zeros((rows, 8192), np.float16), np.zeros((512, 4096), np.uint8)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.int4_matmul(a, packed, np.zeros((512, 64), np.float32))
+    text = compiled["int4_rows_kernel"]
+    dots = text[text.find("mma.sync") : text.rfind("mma.sync")]
+    assert "bar.sync" not in dots and "shared" not in dots
+
+
 def zeros(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.float16)
 
@@ -192,6 +204,20 @@ def test_attention_neither_spills_nor_serializes_wgmmas(
         assert "C75" not in log, name
         if length % 128 == 0:  # masks of the last blocks take registers
             assert "spill" not in log.replace("0 bytes spill", ""), name
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [128, 256])
+def test_attention_of_sequences_has_a_producer(
+    size: int, causal: bool, compiled: dict[str, str]
+) -> None:
+    x, starts = zeros(8192, 16, size), np.array([0, 2048, 8192], np.int32)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.varlen_attention(x, x, x, starts, starts, 6144, causal)
+    text = compiled["varlen_kernel"]
+    log = assemble(text, "sm_90a")
+    assert "setmaxnreg" in text and "cp.async.bulk.tensor.4d.global" in text
+    assert "C75" not in log and "spill" not in log.replace("0 bytes spill", "")
 
 
 @pytest.mark.parametrize("causal", [False, True])

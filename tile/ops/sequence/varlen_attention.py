@@ -5,7 +5,8 @@
 
 No memory and no work is spent on padding. A program has a block of queries of one head of one
 sequence, as in attention_kernel.py; programs past the end of a sequence end at once. Keys and
-values are loaded by descriptors where TMA can, in blocks that end with their sequence.
+values are loaded by descriptors where TMA can, in blocks that end with their sequence. For long
+sequences, programs have several blocks (varlen_kernel.py).
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
-from tile.ops.core.tables import ANY, Table
+from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_arguments import window_of
 from tile.ops.sequence.attention_kernel import attention_kernel
@@ -33,6 +34,7 @@ from tile.ops.sequence.varlen_arguments import (
     varlen_operands,
 )
 from tile.ops.sequence.varlen_attention_backward import varlen_attention_backward
+from tile.ops.sequence.varlen_kernel import varlen_kernel
 
 # With keys and values by descriptors, by the size of a head, the bytes of an element, whether
 # attention is causal, and the longest sequence: those of `attention`, not measured for sequences.
@@ -50,6 +52,21 @@ TABLE = Table(
             (128, 2, ANY, ANY): _LARGE,
             (256, 2, ANY, ANY): {**_LARGE, "BLOCK_N": 64},
             (ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
+        }
+    },
+)
+
+# Those of a program for each multiprocessor, which takes several blocks of queries
+# (attention_tables.py), by the size of a head and the bytes of an element.
+BY_SEVERAL_BLOCKS = Table(
+    {(ANY, ANY): {}},
+    {
+        "nvptx": {
+            (64, ANY): {},
+            (128, 2): {**_LARGE, "PROGRAMS": 132},
+            (128, ANY): {},
+            (256, 2): {**_LARGE, "BLOCK_N": 64, "PROGRAMS": 132},
+            (ANY, ANY): {},
         }
     },
 )
@@ -101,7 +118,17 @@ def varlen_attention(
     result = call.output("out", out, source.shape, source.dtype).contiguous()
     sums = accumulator(source.dtype)
     logs = call.new((heads, tokens), sums) if log_sums else None
-    if result.size and longest:
+    several = _several(call, source, result, starts.size - 1)
+    if result.size and longest and several:
+        launch(varlen_kernel, (several["PROGRAMS"],))(
+            *(q, k, v, result.value, logs and logs.value, q_starts, k_starts, starts.size - 1),
+            *(heads, key.shape[1], longest, tokens, key.shape[0], window),
+            SCALE=scale * LOG2_E,
+            SIZE=size,
+            CAUSAL=bool(causal),
+            **several,
+        )
+    elif result.size and longest:
         described, width = call.describes(key, call.operands[2]), source.dtype.itemsize
         if described:
             config = TABLE.select(call.backend, size, width, int(causal), longest)
@@ -123,6 +150,18 @@ def varlen_attention(
             **config,
         )
     return (result.value, logs.value) if logs else result.value
+
+
+def _several(call: Call, source: Operand, result: Operand, sequences: int) -> Configuration:
+    """Return the configuration of programs that take several blocks, or an empty one.
+
+    They are as fast only if the sequences have a block for each of them, on average.
+    """
+    tokens, heads, size = source.shape
+    config = BY_SEVERAL_BLOCKS.select(call.backend, size, source.dtype.itemsize)
+    if not config or tokens * heads < sequences * config["PROGRAMS"] * config["BLOCK_M"]:
+        return {}
+    return config if call.describes(*call.operands[:3], result) else {}
 
 
 def varlen_attention_reference(
