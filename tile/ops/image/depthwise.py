@@ -27,6 +27,15 @@ COLUMNS = 2  # groups of four pixels in a row of a tile, where channels are cont
 
 
 @tile.jit
+def filter_row(weights, step, mask, S: tl.constexpr):
+    """Return the elements of filters in a row of the window, a tile for each column."""
+    row: Any = ()
+    for s in tl.static_range(S):
+        row += (tl.load(weights + s * step, mask=mask, other=0.0),)
+    return row
+
+
+@tile.jit
 def depthwise_kernel(
     x_ptr,
     filters_ptr,
@@ -45,6 +54,7 @@ def depthwise_kernel(
     apart,
     R,
     S: tl.constexpr,
+    FLIPPED: tl.constexpr,
     STEP: tl.constexpr,
     APART: tl.constexpr,
     ADJACENT: tl.constexpr,
@@ -75,7 +85,12 @@ def depthwise_kernel(
     totals: Any = ()
     for _ in tl.static_range(ADJACENT):
         totals += (widen(tl.zeros((GROUPS, BLOCK), x_ptr.dtype.element_ty)),)
+    # The filters of a row of the window are loaded an iteration early.
+    following = filter_row(weights, filter_strides[2], (column < filters) & (R > 0), S)
     for r in range(R):
+        current = following
+        weights += filter_strides[1]
+        following = filter_row(weights, filter_strides[2], (column < filters) & (r + 1 < R), S)
         h = top + r * apart[0]
         in_row = exists & (h >= 0) & (h < height)
         row = origin + tl.cast(r * apart[0], tl.int64) * x_strides[1]
@@ -86,8 +101,7 @@ def depthwise_kernel(
                 right = j * STEP + s * APART
                 inside = in_row & (left + right >= 0) & (left + right < width)
                 x = widen(tl.load(row + right * x_strides[2], mask=inside, other=0.0))
-                weight = weights + (r * filter_strides[1] + s * filter_strides[2])
-                total += x * widen(tl.load(weight, mask=column < filters, other=0.0))
+                total += x * widen(current[S - 1 - s if FLIPPED else s])
             added += (total,)
         totals = added
     at = n * out_strides[0] + p * out_strides[1] + column.to(tl.int64) * out_strides[3]
@@ -130,13 +144,19 @@ def depthwise(
     columns = min(groups if planes else COLUMNS, tile.next_power_of_2(across))
     rows = min(groups // columns, tile.next_power_of_2(p))
     tiles = batches * tile.cdiv(p, rows) * tile.cdiv(across, columns)
+    # Pixels that no window has, as some of an image's gradient, have no elements.
+    window = windows.count[0] if windows.count[1] else 0, max(1, windows.count[1])
+    # Gradients flip filters. Their rows are loaded upwards, by a step that may be a constant.
+    flipped = filters.strides[2] < 0
+    if flipped:
+        filters = filters.phase((0, window[1] - 1), (1, -1), filters.shape[1:3])
     launch(depthwise_kernel, (tiles, tile.cdiv(count, block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
         *(count, filters.shape[0], windows.first, windows.step, windows.apart),
-        # Pixels that no window has, as some of an image's gradient, have no elements.
-        R=windows.count[0] if windows.count[1] else 0,
-        S=max(1, windows.count[1]),
+        R=window[0],
+        S=window[1],
+        FLIPPED=flipped,
         STEP=windows.step[1],
         APART=windows.apart[1],
         ADJACENT=adjacent,
