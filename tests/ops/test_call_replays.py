@@ -156,20 +156,20 @@ def test_lists_are_replayed(noting: Noting, calls: list[str], kind: Any) -> None
         return tile.ops.foreach_apply("add", kind(xs), kind(ys), 0.5, out=out)
 
     for _ in range(4):
-        xs, ys = lists(40), lists(40)
+        xs, ys = lists(72), lists(72)
         noting.repeats.clear()
         results = call()
     assert is_replay(tile.ops.foreach_apply) == [True] and calls == ["foreach_apply"]
     first, second = (values for _, values in noting.repeats)
-    assert [*first[:96]] == [
-        *addresses(xs[:32]),
-        *addresses(ys[:32]),
-        *addresses([*results[:32]]),
+    assert [*first[:192]] == [
+        *addresses(xs[:64]),
+        *addresses(ys[:64]),
+        *addresses([*results[:64]]),
     ]
     assert [*second[:24]] == [
-        *addresses(xs[32:]),
-        *addresses(ys[32:]),
-        *addresses([*results[32:]]),
+        *addresses(xs[64:]),
+        *addresses(ys[64:]),
+        *addresses([*results[64:]]),
     ]
     assert first[-1] == second[-1] == 0.5
     assert tile.ops.foreach_apply("add", kind(xs), kind(ys), 2.0) and len(calls) == 1

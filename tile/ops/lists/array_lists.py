@@ -20,7 +20,7 @@ from tile.ops.core.call import BF16, F16, F32, Call, Operand
 from tile.short_repr import short_repr
 
 BLOCK = 1024  # elements of a program
-MOST = 32  # arrays of a launch
+MOST = 64  # arrays of a launch: a power of two, of which three lists fit 4 KB of parameters
 DTYPES = (F16, BF16, F32)
 GROUP = tl.constexpr(8)  # arrays of which one branch is for all
 
