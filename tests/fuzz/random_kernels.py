@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tests import pocl
-from tests.fuzz import dot_loops, generate, row_loops
+from tests.fuzz import dot_loops, generate, matmuls, row_loops
 from tests.fuzz.generate import Case
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, UNPADDED_LARGE, Sizes
@@ -34,6 +34,7 @@ KINDS: dict[str, Callable[[Pick], Case]] = {
     **{name: partial(generate.make, sizes=sizes) for name, sizes in SIZES.items()},
     "dot-loops": dot_loops.make,
     "row-loops": row_loops.make,
+    "matmuls": matmuls.make,
 }
 WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)
 

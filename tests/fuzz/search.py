@@ -4,7 +4,7 @@
     python -m tests.fuzz.search nvptx --minutes 10 --jobs 4
 
 A kernel is known by its number and its kind: `small`, `large` and so on, which are sizes of tiles, or
-`dot-loops` and `row-loops`, which are a kernel each with random constants. It is the same one on each
+`dot-loops`, `row-loops` and `matmuls`, which are a kernel each with random constants. It is the same one on each
 machine. Each runs on all targets, in one of so many processes at a time (--jobs), and is built anew
 there, whatever the disk cache has. What was found is told at once, and counted in the end; the search
 goes on after a fault, also after one that a process or a device does not survive. It fails if there

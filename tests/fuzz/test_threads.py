@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from tests.fuzz import dot_loops, row_loops
+from tests.fuzz import dot_loops, matmuls, row_loops
 from tests.fuzz.generate import Case, drawn, make, modules
 from tests.fuzz.random_kernels import SIZES
 from tests.fuzz.running import assert_same
@@ -108,4 +108,10 @@ def test_loops_of_dots(case: Case, where: Configuration) -> None:
 @EXAMPLES
 @given(case=drawn(row_loops.make), where=CONFIGURATIONS)
 def test_loops_over_rows(case: Case, where: Configuration) -> None:
+    check(case, where)
+
+
+@EXAMPLES
+@given(case=drawn(matmuls.make), where=CONFIGURATIONS)
+def test_matmuls(case: Case, where: Configuration) -> None:
     check(case, where)
