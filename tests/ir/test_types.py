@@ -9,7 +9,7 @@ from tile.errors import TypeRuleError
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.shared_type import Shared
-from tile.ir.types import ALL, F32, FP8, I1, NARROW_FLOATS, Kind, Pointer, Scalar, Type
+from tile.ir.types import ALL, F16, F32, FP8, I1, NARROW_FLOATS, Kind, Pointer, Scalar, Type
 from tile.simt.hopper.wgmma_layouts import operand_layout_in_shared, strips_of
 from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.shared_access import shared_access, wavefronts
@@ -44,6 +44,15 @@ def test_sizes_of_tiles_of_4_bits() -> None:
     assert Descriptor((8, 64), I4).stride_multiple == 32
     with pytest.raises(TypeRuleError, match=r"has 8 bytes of i4 .* the least is 16, 32 elements"):
         Descriptor((8, 16), I4)
+
+
+def test_buffers_of_the_used_part_of_a_tile() -> None:
+    layout = byte_swizzled((64, 256), 16, 128)
+    buffer = Shared((64, 256), F16, layout, stages=4, used=24576)
+    assert (buffer.stage_bytes, buffer.bytes) == (24576, 4 * 24576)
+    assert str(buffer).endswith("stages = 4, used = 24576>")
+    with pytest.raises(TypeRuleError, match="a part of 32768 bytes, or 0, not 32768"):
+        Shared((64, 256), F16, layout, used=32768)
 
 
 def test_layouts_of_4_bits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import tile.ops
 from tile.ops.core.reference import reference_of
 from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
+from tile.runtime.jit import JITFunction
 
 matmul_module = importlib.import_module("tile.ops.linear.strided_matmul")
 
@@ -64,6 +66,28 @@ def test_programs_that_compute_several_tiles(columns: int, monkeypatch: pytest.M
     with tile.backend("interp:wgmma"):
         result = tile.ops.matmul(a, b, bias)
     np.testing.assert_array_equal(result, np.float32(a) @ np.float32(b) + bias)
+
+
+@pytest.mark.parametrize(("by_columns", "used"), [(False, 3 * 64 * 128), (True, 144 * 128)])
+def test_stages_have_no_columns_that_no_wgmma_reads(
+    by_columns: bool, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of `b` consist of strips of 64 columns; columns of it are the rows of its buffer."""
+    kernels: list[Any] = []
+
+    def launch(kernel: Any, grid: Any) -> Any:
+        return lambda *args, **options: kernels.append(kernel.warmup(*args, grid=grid, **options))
+
+    monkeypatch.setattr(JITFunction, "__getitem__", launch)
+    monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: None)
+    monkeypatch.setattr(matmul_module, "tiles_of", lambda *_: tiles(128, 144, 64, 8, 5))
+    tile.ops.matmul.plans.clear()
+    a, b = np.zeros((256, 256), np.float16), np.zeros((256, 288), np.float16)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.matmul(a, np.asfortranarray(b) if by_columns else b)
+    (kernel,) = kernels
+    assert f"stages = 5, used = {used}>" in kernel.asm["thread"]
+    assert 0 <= kernel.metadata.shared - 5 * (128 * 128 + used) < 1024
 
 
 @pytest.mark.parametrize(

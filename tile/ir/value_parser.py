@@ -188,12 +188,13 @@ class ValueParser(TokenReader):
     def shared(self) -> Shared:
         dims, element = self.extents()
         self.expect(",")
-        layout, stages = self.layout(), 1
-        if self.accept(","):
-            self.expect("stages", "=")
-            stages = self.integer()
+        layout, counts = self.layout(), dict[str, int]()
+        while self.accept(","):
+            name = "used" if self.at("used") else "stages"
+            self.expect(name, "=")
+            counts[name] = self.integer()
         self.expect(">")
-        return Shared(dims, element, layout, stages)
+        return Shared(dims, element, layout, **counts)
 
     def descriptor(self) -> Descriptor:
         dims, element = self.extents()

@@ -92,6 +92,12 @@ class BlockStrips:
         return math.prod(self.copied) * self.element_bits // 8
 
     @property
+    def end(self) -> int:
+        """The byte after the last one that is copied."""
+        rows = math.prod(self.box_dim[:-1]) * self.row_bytes
+        return max(box.byte for box in self.boxes()) + rows
+
+    @property
     def count(self) -> int:
         """The number of strips."""
         return self.copied[-1] // self.width

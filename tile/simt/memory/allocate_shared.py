@@ -208,8 +208,7 @@ class Buffer:
     def bytes(self, stages: int, halvings: int = 0) -> int:
         """Return the size with at most `stages` stages, and of a tile halved `halvings` times."""
         ty = self.type
-        each = ty.bytes // ty.stages
-        return max(each >> halvings, ty.of.itemsize) * min(stages, ty.stages)
+        return max(ty.stage_bytes >> halvings, ty.of.itemsize) * min(stages, ty.stages)
 
 
 # The calls of a function, with their numbers, in program order.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tile.ir.core import Operation, Value
 from tile.ir.declare import op
@@ -61,7 +62,7 @@ def local_subview(mem: Type, iteration: Type, *, stage_offset: int = 0) -> Type:
     require(isinstance(mem, Shared), f"local_subview takes a buffer, not {mem}")
     assert isinstance(mem, Shared)
     require(iteration == I32, f"local_subview takes an iteration of type i32, not {iteration}")
-    return Shared(mem.dims, mem.of, mem.layout)
+    return replace(mem, stages=1)
 
 
 @op(
@@ -80,9 +81,8 @@ def local_trans(mem: Type, *, order: tuple[int, ...]) -> Type:
         f"local_trans of {mem} takes an order of its axes, not {order}",
     )
     assert isinstance(held.layout, LinearLayout)
-    return Shared(
-        tuple(held.dims[axis] for axis in order), held.of, permute_axes(held.layout, order)
-    )
+    dims = tuple(held.dims[axis] for axis in order)
+    return replace(held, dims=dims, layout=permute_axes(held.layout, order))
 
 
 @op(
@@ -100,7 +100,7 @@ def local_reshape(mem: Type, *, shape: tuple[int, ...]) -> Type:
         f"local_reshape of {mem} takes a shape of {held.numel} elements, not {list(shape)}",
     )
     assert isinstance(held.layout, LinearLayout)
-    return Shared(tuple(shape), held.of, reshape_axes(held.layout, shape))
+    return replace(held, dims=tuple(shape), layout=reshape_axes(held.layout, shape))
 
 
 @op(

@@ -165,10 +165,10 @@ def _require_stages_aligned(op: Operation, mem: Value, strips: BlockStrips) -> N
     alloc = allocation(mem)
     buffer = mem.type if alloc is None else alloc.result.type
     assert isinstance(buffer, Shared)
-    stage_bytes, stages = buffer.bytes // buffer.stages, range(buffer.stages)
+    stages = range(buffer.stages)
     first = 0 if alloc is None else alloc["offset"]
     for stage, box in itertools.product(stages, strips.boxes()):
-        at = first + stage * stage_bytes + box.byte
+        at = first + stage * buffer.stage_bytes + box.byte
         _require(
             at % TMA_ALIGNMENT == 0,
             f"{op.name} copies a box of stage {stage} of {buffer} at byte {at}, which is no "

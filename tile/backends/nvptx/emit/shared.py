@@ -162,7 +162,7 @@ def stage_address(
 
     A constant iteration changes the offset; any other is added to the base.
     """
-    step = buffer.bytes // buffer.stages
+    step = buffer.stage_bytes
     if buffer.stages == 1:
         return address
     if is_literal(iteration):

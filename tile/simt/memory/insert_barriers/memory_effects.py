@@ -315,9 +315,9 @@ class Access:
         if self.buffer is other.buffer:
             return True
         x, y = shared_of(self.buffer.type), shared_of(other.buffer.type)
-        if (self.begin - other.begin) % (x.bytes // x.stages):
+        if (self.begin - other.begin) % x.stage_bytes:
             return False
-        return x.dims == y.dims and x.of == y.of and x.layout == y.layout
+        return (x.dims, x.of, x.layout, x.used) == (y.dims, y.of, y.layout, y.used)
 
 
 # The elements that each thread accesses.

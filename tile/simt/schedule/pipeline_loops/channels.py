@@ -105,7 +105,7 @@ class TmaChannel(Channel):
         programs: int = 1,
     ) -> None:
         super().__init__(build, loads)
-        self.bytes = sum(load.tma_bytes for load in loads)
+        self.bytes = sum(load.strips.bytes for load in loads)
         self.behind = behind
         self.full = self._mbarriers(build, "full" if readers else "mbarriers", 1)
         self.empty = self._mbarriers(build, "empty", readers * programs) if readers else None

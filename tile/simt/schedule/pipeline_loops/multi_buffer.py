@@ -17,7 +17,7 @@ from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, memory
 from tile.ir.shared_type import Shared
 from tile.ir.types import I32, Tile
-from tile.simt.hopper.tma_boxes import block_strips
+from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.memory.allocate_shared import MULTI_BUFFER_ALIGNMENT, SWIZZLE_ALIGNMENT
 from tile.simt.ops import shared, tma
@@ -59,7 +59,15 @@ class BufferedLoad:
     @property
     def buffer(self) -> Shared:
         """The type of the buffer."""
-        return Shared(self.tile.dims, self.tile.of, self.layout, self.stages)
+        return Shared(self.tile.dims, self.tile.of, self.layout, self.stages, self.used)
+
+    @property
+    def used(self) -> int:
+        """The first bytes of a stage that TMA fills, if not all; stages are aligned for wgmma."""
+        if not self.extents:
+            return 0
+        used = align_up(self.strips.end, SWIZZLE_ALIGNMENT)
+        return used if used < self.tile.of.bytes_of(self.tile.numel) else 0
 
     @property
     def operands(self) -> list[Reader]:
@@ -67,16 +75,11 @@ class BufferedLoad:
         return readable_from(dot_operands(self.load.result), self.layout)
 
     @property
-    def stage_bytes(self) -> int:
-        """The size of a stage, in bytes."""
-        return self.buffer.bytes // self.stages
-
-    @property
-    def tma_bytes(self) -> int:
-        """The bytes that TMA copies to a stage."""
+    def strips(self) -> BlockStrips:
+        """The strips that TMA copies to a stage."""
         strips = block_strips(self.layout, self.tile.of.storage_bits)
         assert strips is not None
-        return replace(strips, extents=self.extents).bytes
+        return replace(strips, extents=self.extents)
 
     @property
     def bytes(self) -> int:

@@ -109,7 +109,7 @@ class ChannelLoads:
     @property
     def bytes(self) -> int:
         """The size of one stage, in bytes."""
-        return sum(each.stage_bytes for each in self.loads)
+        return sum(each.buffer.stage_bytes for each in self.loads)
 
 
 @dataclass(frozen=True)

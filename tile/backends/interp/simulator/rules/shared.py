@@ -43,11 +43,10 @@ def alloc(op: Operation, batch: ProgramBatch) -> Array:
 @rule(ops.shared.local_subview)
 def local_subview(op: Operation) -> Run:
     buffer, shift = buffer_of(op), op["stage_offset"]
-    stage = buffer.of.bytes_of(buffer.numel)
 
     def run(batch: ProgramBatch, mem: RunValue, iteration: RunValue) -> Array:
         index = (array_of(iteration).astype(np.int64) + shift) % buffer.stages
-        begin: Array = array_of(mem) + index * stage
+        begin: Array = array_of(mem) + index * buffer.stage_bytes
         return begin
 
     return run

@@ -67,9 +67,11 @@ def wgmma(op: Operation) -> Run:
             else register_operands[index].matrices(batch, value)
             for index, value in enumerate(operands)
         )
-        result = dot(a, b, acc)
         if op["columns"]:
-            result[..., op["columns"] :] = np.nan  # undefined
+            result = np.full_like(acc, np.nan)  # undefined
+            result[..., : op["columns"]] = dot(a, b, acc[..., : op["columns"]])
+        else:
+            result = dot(a, b, acc)
         return register_operands[2].fragments(result)
 
     return run
@@ -132,8 +134,8 @@ class _SharedOperand:
         self.shape = mem.dims
         self.dtype = semantics.numpy_dtype(mem.of)
         self.size = mem.of.itemsize
-        self.offsets = _offsets(mem.layout)
         columns = op["columns"] if operand is Operand.RIGHT else 0
+        self.offsets = _offsets(mem.layout)[:, : columns or None]
         self.vectors = _vectors(
             mem.layout, MmaShape(*op["shape"]), operand, tuple(op["warpgroups"]), self.size, columns
         )
