@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from tile.errors import (
     UndefinedReadError,
     WgmmaInFlightError,
 )
+from tile.ir.core import Operation
 from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.simt import ops
@@ -230,6 +232,125 @@ def test_strips_of_a_stored_tile(columns: int, shared: int, strip: int, buffers:
     a, b, c, *rest = case.arguments()
     run_threads(module, WGMMA, 4, case.grid, [a, b, c, *rest])
     np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
+
+
+@tile.jit
+def three_results(
+    a_ptr, b_ptr, c_ptr, M, N, K, programs, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Three blocks of each tile are stored one after the other."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [3 * M, N], [N, 1], [BM, BN])
+    for number in tl.range(tl.program_id(0), tl.cdiv(M, BM), programs, warp_specialize=True):
+        total = tl.zeros((BM, BN), dtype=tl.float32)
+        for k in range(0, K, BK):
+            total = tl.dot(a.load([number * BM, k]), b.load([k, 0]), total)
+        for part in tl.static_range(3):
+            c.store([part * M + number * BM, 0], (total * (part + 1)).to(c.dtype))
+
+
+def stored(kernel: Any, rows: int, results: int = 1) -> Kernel:
+    """A kernel that one program runs for 256 x 64 elements of each result, 128 at a time."""
+    m, n, k = 256, 64, 64
+    sizes = {**dict.fromkeys("MNK", "i32:16"), "programs": "i32"}
+
+    def arguments() -> list[Any]:
+        a, b = numbers(m, k, dtype=np.float16), numbers(k, n, dtype=np.float16, seed=1)
+        return [a, b, np.zeros((results * m, n), np.float16), *map(np.int32, (m, n, k, 1))]
+
+    return Kernel(kernel, {**F16, **sizes}, {"BM": rows, "BN": n, "BK": 32}, (1, 1, 1), arguments)
+
+
+STORING = (
+    ops.tma.tma_store_wait,
+    ops.wgmma.fence_proxy_async,
+    ops.order.warpgroup_barrier,
+    memory.barrier,
+)
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_stores_of_an_iteration_share_two_buffers(warps: int) -> None:
+    """The third store waits for the first one, and the first one for the third one before."""
+    case = stored(three_results, warps * 16, 3)
+    module = lowered(case, WGMMA, warps, 2)
+    stores = [op for op in module.walk() if op.defn is ops.tma.tma_store]
+    assert len(stores) == 3 and len({op["mem"] for op in stores}) == 2
+    waits = [op["pending"] for op in module.walk() if op.defn is ops.tma.tma_store_wait]
+    assert waits == [0, 2, 1, 0]
+    a, b, c, *rest = case.arguments()
+    run_threads(module, WGMMA, warps, case.grid, [a, b, c, *rest])
+    expected = np.concatenate([product(a, b) * times for times in (1, 2, 3)])
+    np.testing.assert_allclose(c.astype(np.float32), expected, atol=0.1)
+    early = module.clone()
+    third = [op for op in early.walk() if op.defn is ops.tma.tma_store_wait][2]
+    third.attributes["pending"] = 2
+    with pytest.raises(CopyInFlightError):
+        run_threads(early, WGMMA, warps, case.grid, case.arguments())
+
+
+def test_warpgroups_store_their_own_rows() -> None:
+    """They pass barriers of their own, each of which is needed, and none of the program."""
+    case = stored(persistent, 128)
+    module = lowered(case, WGMMA, 8, 2)
+    (store,) = [op for op in module.walk() if op.defn is ops.tma.tma_store]
+    assert store["warpgroups"] == 2
+    assert not any(op.defn is memory.barrier for op in store.block)
+    a, b, c, *rest = case.arguments()
+    run_threads(module, WGMMA, 8, case.grid, [a, b, c, *rest])
+    np.testing.assert_allclose(c.astype(np.float32), product(a, b), atol=0.04)
+    for index in range(sum(op.defn in STORING for op in module.walk())):
+        broken = module.clone()
+        [op for op in broken.walk() if op.defn in STORING][index].erase()
+        with pytest.raises((CopyInFlightError, RaceError)):
+            run_threads(broken, WGMMA, 8, case.grid, case.arguments())
+
+
+def test_a_thread_that_stores_the_rows_of_all_warpgroups_is_reported() -> None:
+    case = stored(persistent, 128)
+    module = lowered(case, WGMMA, 8, 2)
+    (store,) = [op for op in module.walk() if op.defn is ops.tma.tma_store]
+    store.attributes["warpgroups"] = 1
+    with pytest.raises(RaceError, match="another thread wrote"):
+        run_threads(module, WGMMA, 8, case.grid, case.arguments())
+
+
+@tile.jit
+def two_results(
+    a_ptr, b_ptr, c_ptr, M, N, K, programs, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Two blocks are stored at the end."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [K, N], [N, 1], [BK, BN])
+    c = tl.make_tensor_descriptor(c_ptr, [2 * M, N], [N, 1], [BM, BN])
+    total = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, K, BK):
+        total = tl.dot(a.load([0, k]), b.load([k, 0]), total)
+    c.store([0, 0], total.to(c.dtype))
+    c.store([BM, 0], (total * 2).to(c.dtype))
+
+
+def test_last_stores_are_waited_for_together() -> None:
+    """One fence and barrier are in front of all, and each buffer is its own."""
+    case = stored(two_results, 128, 2)
+    module = lowered(case, WGMMA, 4, 3)
+    stores = [op for op in module.walk() if op.defn is ops.tma.tma_store]
+    assert len(stores) == 2 and stores[0].next is not None
+    assert len({op["mem"].op["offset"] for op in stores}) == 2
+    assert not any(op.defn is memory.barrier for op in between(*stores))
+    a, b, c, *rest = case.arguments()
+    run_threads(module, WGMMA, 4, case.grid, [a, b, c, *rest])
+    expected = product(a, b)[:128]
+    np.testing.assert_allclose(c[:128].astype(np.float32), expected, atol=0.04)
+    np.testing.assert_allclose(c[128:256].astype(np.float32), expected * 2, atol=0.08)
+
+
+def between(first: Operation, last: Operation) -> Iterator[Operation]:
+    while first.next is not last:
+        assert first.next is not None
+        first = first.next
+        yield first
 
 
 @tile.jit

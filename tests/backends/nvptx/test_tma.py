@@ -18,6 +18,7 @@ from tests.backends.nvptx.assembling import assemble
 from tests.backends.nvptx.test_fast_path import ADDRESS, CONTEXT, Posing
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tests.simt.kernels import KERNELS
+from tests.simt.test_warp_specialize import persistent, stored
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.launch_metadata import (
     MAP_ALIGNMENT,
@@ -54,6 +55,17 @@ def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
     assert ptx.count(f".param .align 64 .b8 {which}_param_") == 2 + stores
     assert "fence.proxy.async" in ptx
     assert "spill" not in assemble(ptx, "sm_90a").replace("0 bytes spill", "")
+
+
+def test_warpgroups_store_boxes_of_their_rows() -> None:
+    """The first warp of each stores 64 rows, after a named barrier of its own."""
+    case = stored(persistent, 128)
+    artifact = case.compile("nvptx:sm_90a", num_warps=8, num_stages=2).artifact
+    ptx = artifact.stages["ptx"]
+    assert ptx.count("barrier.cta.sync.aligned") == 2 and ptx.count(STORE) == 1
+    maps = LaunchMetadata.of(artifact.launch_metadata).maps
+    assert sorted(one.box_dim for one in maps) == [(32, 64), (64, 64), (128, 32)]
+    assemble(ptx, "sm_90a")
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120a"])

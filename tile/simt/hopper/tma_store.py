@@ -27,14 +27,16 @@ waited for just before it is written again, and after the loop:
                                               tma_store %n, %b, ..., %k
 
 In other kernels the buffer shares memory with those of inner loops, so the store is waited for at
-once.
+once; the last ones of a kernel are waited for together, if they take no more memory than the loops.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, cycle
 
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Function, Operation, Value
@@ -48,9 +50,11 @@ from tile.simt import ops
 from tile.simt.hopper.tma_boxes import BlockStrips, block_layout, block_strips
 from tile.simt.hopper.wgmma_layouts import ROWS
 from tile.simt.layouts.axes import permute_axes, reshape_axes
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
 from tile.simt.ops.shared import local_alloc
 from tile.simt.ops.tma import MAX_RANK
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.tma_uses import NO_USES, TmaUses
 from tile.tracebacks import warn
 
@@ -152,18 +156,29 @@ def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) 
     """
     orders = any(map(_orders, function.walk()))
     chosen = _chosen(function, aliases, stores)
+    last = [TmaStore(op) for op in chosen if op.defn is memory.store and _is_last(op, chosen)]
+    together = 0 < sum(store.buffer.bytes for store in last) <= _buffer_bytes(function)
+    if together:
+        _lower_together(last)
+        chosen = [op for op in chosen if all(op is not store.op for store in last)]
     for op in chosen:
         if op.defn is memory.store:
-            _lower(TmaStore(op), read=_is_last(op, chosen))
+            _lower([TmaStore(op)], read=any(op is store.op for store in last))
         elif orders and _is_accessed_by_others(op, aliases):
             continue
         elif orders or _is_accessed_by_others(op, aliases):
-            _lower(TmaStore(op))
+            _lower([TmaStore(op)])
         else:
             parent = op.parent
             in_loop = parent is not None and parent.has_trait(Trait.LOOP)
-            _lower(TmaStore(op, parent if in_loop else None), read=True)
+            _lower([TmaStore(op, parent if in_loop else None)], read=True)
     _warn_of_atomics(function, stores)
+
+
+def _buffer_bytes(function: Function) -> int:
+    """Return the bytes of the buffers that a function has so far."""
+    allocs = (op.result.type for op in function.walk() if op.defn is local_alloc)
+    return sum(ty.bytes for ty in allocs if isinstance(ty, Shared))
 
 
 def _is_last(store: Operation, chosen: Sequence[Operation]) -> bool:
@@ -196,8 +211,11 @@ def _are_disjoint(one: Operation, other: Operation) -> bool:
     )
 
 
-def _offset(index: Value) -> tuple[Value, int]:
-    """Return a value and the constant that is added to it."""
+def _offset(index: Value) -> tuple[Value | None, int]:
+    """Return a value and the constant that is added to it; None for a constant alone."""
+    number = constant_of(index)
+    if number is not None:
+        return None, int(number)
     if index.op is not None and index.op.defn is arith.add:
         value, added = index.op.inputs
         constant = constant_of(added)
@@ -291,15 +309,22 @@ class TmaStore:
         *outer, columns = self.op["value"].type.shape
         return _buffer(self.op, (*outer, columns >> self.times))
 
-    @property
-    def count(self) -> int:
-        """The number of buffers."""
-        return min(STRIP_BUFFERS, 1 << self.times)
+    def has_rows_of(self, warpgroups: int) -> bool:
+        """Return True if each warpgroup has rows of its own, in order."""
+        if ops.tma.rows_of_warpgroups(self.buffer, warpgroups) is None:
+            return False
+        ty = self.value.type
+        held, each = layout_of(self.value), ty.shape[-2] // warpgroups
+        rows = held.select_outs(axis_name(ty.rank - 2))
+        of_warps, warps = rows.images(WARP), WARPGROUP_WARPS.bit_length() - 1
+        shared = (*rows.images(REGISTER), *rows.images(LANE), *of_warps[:warps])
+        own = tuple(each << bit for bit in range(warpgroups.bit_length() - 1))
+        return of_warps[warps:] == own and max(shared) < each
 
     @property
-    def bytes(self) -> int:
-        """The bytes of all buffers."""
-        return self.count * self.buffer.bytes
+    def count(self) -> int:
+        """The number of strips."""
+        return 1 << self.times
 
 
 def plan_loop_stores(function: Function, aliases: Aliases, stores: BlockStores) -> list[TmaStore]:
@@ -334,8 +359,28 @@ def _moves(store: Operation, loop: Operation) -> bool:
 
 def lower_loop_stores(stores: Iterable[TmaStore]) -> None:
     """Lower stores, each of which is waited for when its buffer is written again."""
+    for each in _sequences(stores):
+        _lower(each, read=True)
+
+
+def staging_bytes(stores: Iterable[TmaStore]) -> int:
+    """Return the bytes of the buffers of stores in loops."""
+    return sum(buffer.bytes for each in _sequences(stores) for buffer in _staging(each))
+
+
+def _sequences(stores: Iterable[TmaStore]) -> list[list[TmaStore]]:
+    """Return stores that are always executed one after the other; a reduction is alone."""
+    sequences: dict[object, list[TmaStore]] = {}
     for store in stores:
-        _lower(store, read=True)
+        key = store.op.block if store.op.defn is memory.store else store.op
+        sequences.setdefault((key, store.loop), []).append(store)
+    return list(sequences.values())
+
+
+def _staging(stores: Iterable[TmaStore]) -> list[Shared]:
+    """Return the types of the buffers of a sequence; strips of one type share theirs."""
+    strips = Counter(chain.from_iterable([store.buffer] * store.count for store in stores))
+    return [ty for ty, count in strips.items() for _ in range(min(STRIP_BUFFERS, count))]
 
 
 def _chosen(function: Function, aliases: Aliases, stores: BlockStores) -> Sequence[Operation]:
@@ -375,44 +420,101 @@ def _halvings(op: Operation, columns: int) -> int:
     return times
 
 
-def _lower(store: TmaStore, *, read: bool = False) -> None:
-    """Lower a store or reduction. In a loop a buffer is waited for when it is written again.
+def _lower(stores: Sequence[TmaStore], *, read: bool = False) -> None:
+    """Lower a sequence of stores, or a reduction. In a loop they use their buffers alternately.
 
-    read: True if it is waited for only until it has read its buffer.
+    read: True if it is waited for only until all have read their buffers.
     """
-    op, loop = store.op, store.loop
-    build = LayoutBuilder.before(op if loop is None else loop)
-    buffers = [build(local_alloc, result=store.buffer) for _ in range(store.count)]
-    build, value = LayoutBuilder.before(op), store.value
-    *numbers, column = op["ptr"].op.inputs[1:]
-    width = store.buffer.dims[-1]
-    for at, strip in enumerate(_strips(build, value, store.times)):
-        mem = buffers[at % len(buffers)]
-        mem.name = value.name
-        if loop is not None:
-            build.op(ops.tma.tma_store_wait, mem, pending=len(buffers) - 1, read=True)
-        build.op(ops.shared.local_store, mem, strip)
-        first = column
-        if at:
-            first = build(arith.add, column, build(arith.const, value=at * width, result=I32))
-        if op.defn is memory.store:
-            build.op(ops.tma.tma_store, mem, *numbers, first)
-        else:
-            build.op(ops.tma.tma_reduce, mem, *numbers, first, kind=op["kind"])
-    if loop is not None:
-        build = LayoutBuilder.after(loop)
-    build.op(ops.tma.tma_store_wait, buffers[-1], read=read)  # for all of them
-    _erase(op)
+    loop = stores[0].loop
+    build = LayoutBuilder.before(stores[0].op if loop is None else loop)
+    buffers = [build(local_alloc, result=ty) for ty in _staging(stores)]
+    assigned, groups = _assign(stores, buffers), _warpgroups(stores)
+    for store in stores:
+        build = LayoutBuilder.before(store.op)
+        for column, strip in _strips(build, store.value, store.times):
+            mem, pending = next(assigned)
+            mem.name = store.value.name
+            if loop is not None:
+                build.op(ops.tma.tma_store_wait, mem, pending=pending, read=True, warpgroups=groups)
+            if groups > 1:
+                build.op(ops.order.warpgroup_barrier)
+            build.op(ops.shared.local_store, mem, strip)
+            if groups > 1:
+                build.op(ops.wgmma.fence_proxy_async)
+                build.op(ops.order.warpgroup_barrier)
+            _store(build, store.op, mem, column, groups)
+    end = LayoutBuilder.before(stores[-1].op) if loop is None else LayoutBuilder.after(loop)
+    end.op(ops.tma.tma_store_wait, buffers[-1], read=read, warpgroups=groups)  # for all of them
+    for store in stores:
+        _erase(store.op)
 
 
-def _strips(build: LayoutBuilder, value: Value, times: int) -> list[Value]:
-    """Return the parts of a tile of which it consists by columns, after so many halvings."""
+def _lower_together(stores: Sequence[TmaStore]) -> None:
+    """Lower the last stores of a kernel, which pass one barrier, and wait for all at its end.
+
+    Each has a buffer of its own, where those of loops were before.
+    """
+    end, buffers = LayoutBuilder.before(stores[-1].op), list[Value]()
+    for store in stores:
+        build = LayoutBuilder.before(store.op)
+        buffers.append(build(local_alloc, result=store.buffer))
+        build.op(ops.shared.local_store, buffers[-1], store.value)
+    for store, buffer in zip(stores, buffers, strict=True):
+        buffer.name = store.value.name
+        _store(end, store.op, buffer, 0, 1)
+    for buffer in buffers:
+        end.op(ops.tma.tma_store_wait, buffer, read=True)
+    for store in stores:
+        _erase(store.op)
+
+
+def _assign(stores: Sequence[TmaStore], buffers: Sequence[Value]) -> Iterator[tuple[Value, int]]:
+    """Yield the buffer of each strip, and the strips that are stored after the one before in it.
+
+    The sequence is executed again and again.
+    """
+    by_type = {ty: [each for each in buffers if each.type == ty] for ty in _staging(stores)}
+    following = {ty: cycle(group) for ty, group in by_type.items()}
+    order = [next(following[store.buffer]) for store in stores for _ in range(store.count)]
+    for at, buffer in enumerate(order):
+        earlier = [*reversed(order[:at]), *reversed(order[at:])]
+        yield buffer, earlier.index(buffer)
+
+
+def _warpgroups(stores: Iterable[TmaStore]) -> int:
+    """Return how many warpgroups store their own rows, without waiting for others, in a loop."""
+    counts = {layout_of(store.value).in_size(WARP) // WARPGROUP_WARPS for store in stores}
+    groups = max(counts)
+    alone = all(
+        store.loop is not None and store.op.defn is memory.store and store.has_rows_of(groups)
+        for store in stores
+    )
+    return groups if groups > 1 and alone else 1
+
+
+def _store(build: LayoutBuilder, op: Operation, mem: Value, column: int, warpgroups: int) -> None:
+    """Begin a TMA store or reduction of a buffer to the columns of a block from `column` on."""
+    *numbers, first = op["ptr"].op.inputs[1:]
+    if column:
+        first = build(arith.add, first, build(arith.const, value=column, result=I32))
+    if op.defn is memory.store:
+        build.op(ops.tma.tma_store, mem, *numbers, first, warpgroups=warpgroups)
+    else:
+        build.op(ops.tma.tma_reduce, mem, *numbers, first, kind=op["kind"])
+
+
+def _strips(build: LayoutBuilder, value: Value, times: int) -> list[tuple[int, Value]]:
+    """Return the parts of a tile after so many halvings by columns, each with its first column."""
     if not times:
-        return [value]
+        return [(0, value)]
     *outer, columns = value.type.shape
     pairs = build(shape.reshape, value, shape=(*outer, 2, columns // 2))
     parts = build.op(shape.split, build(shape.trans, pairs, order=_half_last(len(outer)))).results
-    return [strip for part in parts for strip in _strips(build, part, times - 1)]
+    return [
+        (first + number * columns // 2, strip)
+        for number, part in enumerate(parts)
+        for first, strip in _strips(build, part, times - 1)
+    ]
 
 
 def _half_last(axis: int) -> tuple[int, ...]:

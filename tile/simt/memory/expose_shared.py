@@ -38,6 +38,7 @@ from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tma_uses import NO_USES, TmaUses
+from tile.transforms.dce import remove_dead
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ def expose_shared(
         if target.has_tma:
             stores = BlockStores(lambda op: is_whole(op, target), tma)
             lower_tma_stores(function, aliases, stores)
+            remove_dead(function)
         for op in list(function.walk()):
             expose = _EXPOSE.get(op.defn)
             if expose is not None:

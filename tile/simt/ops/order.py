@@ -1,4 +1,7 @@
-"""The order in which a program's warpgroups issue their dots.
+"""Synchronization of a program's warpgroups: of each with itself, and the order of their dots.
+
+Warpgroups that exchange nothing need not wait for each other: `warpgroup_barrier` orders accesses
+of the threads of one.
 
 Warpgroups of a program that no barrier holds together drift apart, and each may compute while the
 dots of another run. They do if they are ordered: a warpgroup issues its dots, and lets the next one
@@ -42,3 +45,8 @@ def order_arrive(*, only: int = ALL) -> None:
 
 def _check(name: str, only: int) -> None:
     require(only >= ALL, f"{name} takes the number of a warpgroup, not {only}")
+
+
+@lowered_op(examples=("warpgroup_barrier",))
+def warpgroup_barrier() -> None:
+    """Wait in each warpgroup of the program for all threads of it, as at a `barrier`."""

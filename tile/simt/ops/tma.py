@@ -32,11 +32,16 @@ from tile.ir.ops.descriptor import check_numbers, check_window
 from tile.ir.ops.memory import RMWKind, pointee
 from tile.ir.shared_type import Shared
 from tile.ir.types import BF16, F16, F32, I1, I32, I64, U32, U64, Scalar, Type, require
+from tile.simt.layouts.blocked import grid_of, row_major
+from tile.simt.layouts.dims import REGISTER, WARP, axis_name
+from tile.simt.layouts.linear_layout import LinearLayout, identity1d, zeros1d
 from tile.simt.layouts.swizzle import byte_swizzled
 from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.shared import buffer
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 
 MAX_RANK = 5  # of the arrays that TMA copies
+ROWS = 8  # after which TMA's swizzles repeat
 
 MBARRIERS = "shared<1xi64, #linear{offset = [] -> dim0 = 1}, stages = 2>"
 BLOCK = f"shared<16x16xf16, {byte_swizzled([16, 16], 16, 32, (1, 0))}>"
@@ -191,14 +196,40 @@ def tma_load_im2col(
     effect=Effect.SHARED | Effect.WRITE,
     examples=(f"%m: {BLOCK}, %p: ptr<f16>, {NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
-def tma_store(mem: Type, ptr: Type, *numbers: Type) -> None:
+def tma_store(mem: Type, ptr: Type, *numbers: Type, warpgroups: int = 1) -> None:
     """Begin to store a buffer to a descriptor block; elements outside of the array are not written.
 
     The array and the buffer are as for `tma_load`. The first thread issues it. A `tma_store_wait`
     for the same buffer comes before the buffer is written again, and before the kernel ends. Writes
     of other threads to the buffer are made visible to it by a `fence_proxy_async`.
+
+    With several `warpgroups`, the first thread of each stores the rows of its own, in order.
     """
     check_block("tma_store", mem, ptr, numbers)
+    _check_warpgroups("tma_store", mem, warpgroups)
+
+
+def _check_warpgroups(name: str, mem: Type, warpgroups: int) -> None:
+    rows = rows_of_warpgroups(mem, warpgroups) if warpgroups > 1 else warpgroups == 1
+    require(
+        bool(rows),
+        f"{name} divides rows among warpgroups, and {mem} has none for each of {warpgroups}",
+    )
+
+
+def rows_of_warpgroups(mem: Type, warpgroups: int) -> LinearLayout | None:
+    """Return the elements of a block that each warpgroup has if it has rows of its own, in order.
+
+    None unless all have as many, in whole periods of a swizzle.
+    """
+    assert isinstance(mem, Shared)
+    *outer, rows, columns = (1, *mem.dims)
+    if rows % (ROWS * warpgroups) or set(outer) != {1}:
+        return None
+    shape, axis = (*mem.dims[:-2], rows // warpgroups, columns), axis_name(len(mem.dims) - 2)
+    own = grid_of(REGISTER, shape, row_major(len(shape)))
+    each = zeros1d(WARPGROUP_WARPS, WARP, axis) * identity1d(warpgroups, WARP, axis)
+    return own * each
 
 
 # The elements that TMA combines in memory. (PTX ISA, "cp.reduce.async.bulk.tensor"; it has minima
@@ -235,15 +266,18 @@ def tma_reduce(mem: Type, ptr: Type, *numbers: Type, kind: RMWKind) -> None:
 
 
 @lowered_op(examples=(f"%m: {BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",))
-def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False) -> None:
+def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False, warpgroups: int = 1) -> None:
     """Wait, in the first thread, until its TMA stores and reductions are complete.
 
     With `read`, until they have read their buffers, of which `mem` is one: it is free then. The
     last `pending` stores may still be in flight. Other threads may write to the buffer, and see
     what has been stored, after a `barrier`.
+
+    With several `warpgroups`, the first thread of each waits, as for `tma_store`.
     """
     buffer("tma_store_wait", mem)
     require(pending >= 0, f"tma_store_wait leaves 0 or more stores pending, not {pending}")
+    _check_warpgroups("tma_store_wait", mem, warpgroups)
 
 
 def array_operands(op: Operation) -> tuple[list[Value], list[Value], list[Value], list[Value]]:

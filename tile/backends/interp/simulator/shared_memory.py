@@ -4,7 +4,8 @@ Threads may access one shared-memory address without a barrier in between only i
 or all write the same value in one operation, or all increment it atomically. To check this, every
 granule of bytes has two records: one of the last write, one of the last read. A record is an i64:
 
-    clock << bits | thread        thread: a thread's number, or `many`, or `counted`
+    clock << bits | thread        thread: a thread's number, or `many`, or `counted`, or `many`
+                                  of one warpgroup
 
 The clock counts the chunk's operations on shared memory. It identifies the operation, and tells
 whether that came before a barrier, since each program knows the clock of its last barrier. The
@@ -13,6 +14,8 @@ an asynchronous copy is in flight has IN_FLIGHT. Both flags are higher than any 
 comparison finds everything that makes a read illegal:
 
     record >= barrier  and  thread and flags of the record != the reader
+
+A barrier of each warpgroup has a clock, too, for accesses within one.
 
 The read record of a granule that a wgmma or TMA store reads has the flag ASYNC_READING until that
 has been waited for, so that no write precedes that wait. wgmma and TMA see what a thread wrote only
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -41,6 +44,7 @@ from tile.errors import (
 )
 from tile.ir.core import Operation
 from tile.ir.op_definition import Trait
+from tile.simt.ops.wgmma import WARPGROUP_THREADS
 
 UNDEFINED = 1 << 62
 IN_FLIGHT = 1 << 61
@@ -135,7 +139,8 @@ class Touch:
     `start` is the first byte of each, relative to the chunk's memory, with axes (row, vector), or
     (vector) after a selection by `at`. `size` is the bytes of a vector. `thread` is the number of
     the accessing thread, and `barrier` the record of the last barrier of its program; both
-    broadcast with `start`.
+    broadcast with `start`. grouped: True if what reads a vector for several threads does so for
+    those of one warpgroup.
     """
 
     op: Operation
@@ -143,17 +148,20 @@ class Touch:
     size: int
     thread: Array
     barrier: Array
+    grouped: bool = False
 
     def at(self, chosen: Array) -> Touch:
         """Return the vectors where `chosen` is true."""
         rows = np.nonzero(chosen)[0]
         start = self.start[chosen]
-        return Touch(self.op, start, self.size, self.thread[rows, 0], self.barrier[rows, 0])
+        thread, barrier = self.thread[rows, 0], self.barrier[rows, 0]
+        return replace(self, start=start, thread=thread, barrier=barrier)
 
     def of_rows(self, chosen: Array) -> Touch:
         """Return the vectors of the chosen rows."""
         rows = np.flatnonzero(chosen)
-        return Touch(self.op, self.start[rows], self.size, self.thread[rows], self.barrier[rows])
+        start, thread, barrier = (x[rows] for x in (self.start, self.thread, self.barrier))
+        return replace(self, start=start, thread=thread, barrier=barrier)
 
     def thread_at(self, index: tuple[int, ...]) -> int:
         """Return the thread that accesses the vector at an index."""
@@ -196,6 +204,7 @@ class SharedMemory:
         self.counted = threads + 1
         self._columns_cache: tuple[ThreadMap, Array, Array] | None = None
         self.barriers = np.full(programs, 1 << self.bits, np.int64)  # before clock 1
+        self.warpgroup_barriers = self.barriers.copy()
         self.fences = np.zeros((programs, threads), np.int64)
         self.reading = False  # True if any granule may have the flag ASYNC_READING
         self.ops: list[Operation | None] = [None]  # by clock
@@ -231,6 +240,24 @@ class SharedMemory:
         """Record a barrier of all threads of the programs."""
         self.barriers[thread_map.programs] = self.tick(op)
         self._columns_cache = None
+
+    def warpgroup_barrier(self, op: Operation, thread_map: ThreadMap) -> None:
+        """Record a barrier of the threads of each warpgroup of the programs."""
+        self.warpgroup_barriers[thread_map.programs] = self.tick(op)
+
+    def _many_of_warpgroup(self, thread: Array) -> Array:
+        """Return the number that stands for several threads of the warpgroup of a thread."""
+        return self.counted + 1 + np.maximum(thread, 0) // WARPGROUP_THREADS
+
+    def _is_ordered(self, touch: Touch, granules: Array, record: Array) -> Array:
+        """Return which records are of an access that a barrier of the warpgroup separates."""
+        number = record & self.thread_mask
+        group = np.where(number < self.many, number // WARPGROUP_THREADS, number - self.counted - 1)
+        own = touch.thread // WARPGROUP_THREADS
+        own = own[(..., *(None,) * (granules.ndim - touch.start.ndim))]
+        barrier = self.warpgroup_barriers[granules * self.granule // self.size]
+        ordered: Array = (group == own) & (record < barrier)
+        return ordered
 
     def undefine(self, thread_map: ThreadMap, at: int, size: int) -> None:
         """Mark the bytes of a new buffer as undefined."""
@@ -284,7 +311,7 @@ class SharedMemory:
         self._check_defined(touch, (granules, reader, barrier))
         unfenced = Fault.WGMMA_UNFENCED if is_wgmma else Fault.TMA_STORE_UNFENCED
         self._check_fenced(unfenced, touch, granules)
-        self.reader[granules] = self.tick(touch.op) | self.many | ASYNC_READING
+        self.reader[granules] = self.tick(touch.op) | self._readers(touch, granules) | ASYNC_READING
         self.reading = True
 
     def _check_fenced(self, fault: Fault, touch: Touch, granules: Array) -> None:
@@ -314,7 +341,8 @@ class SharedMemory:
         granules, _, barrier = self._granules(touch)
         self._check_exclusive(touch, (granules, _NO_THREAD, barrier))
         self.put(touch, words, values)
-        self.writer[granules] = self.tick(touch.op) | self.many
+        several = self._readers(replace(touch, grouped=True), granules)
+        self.writer[granules] = self.tick(touch.op) | several
 
     def put(self, touch: Touch, words: Array, values: Array) -> None:
         """Do and record a write without checking earlier accesses."""
@@ -364,7 +392,14 @@ class SharedMemory:
     def read_any(self, touch: Touch) -> None:
         """Record a read of vectors by all threads, or the end of an async read, without a check."""
         granules, _, _ = self._granules(touch)
-        self.reader[granules] = self.tick(touch.op) | self.many
+        self.reader[granules] = self.tick(touch.op) | self._readers(touch, granules)
+
+    def _readers(self, touch: Touch, granules: Array) -> Array:
+        """Return the number for the threads for which vectors are accessed together."""
+        if not touch.grouped:
+            return np.array(self.many, np.int64)
+        several = self._many_of_warpgroup(touch.thread)
+        return several[(..., *(None,) * (granules.ndim - touch.start.ndim))]
 
     def start_tma_load(self, touch: Touch) -> None:
         """Check and record the start of a TMA load to the vectors.
@@ -416,6 +451,8 @@ class SharedMemory:
         wrong = record & (self.thread_mask | flags) != thread
         wrong &= record >= barrier
         if wrong.any():
+            wrong &= ~self._is_ordered(touch, granules, record)
+        if wrong.any():
             self._raise_first(fault, touch, granules, wrong, record)
 
     def _record(self, records: Array, granules: Array, new: Array, many: int) -> Array | None:
@@ -455,4 +492,5 @@ class SharedMemory:
     def operation_of(self, record: int) -> tuple[Operation | None, int]:
         """Return the operation and the thread of a record; `many` stands for several threads."""
         clean = record & ~(UNDEFINED | IN_FLIGHT | ASYNC_READING)
-        return self.ops[clean >> self.bits], clean & self.thread_mask
+        thread = clean & self.thread_mask
+        return self.ops[clean >> self.bits], self.many if thread > self.counted else thread

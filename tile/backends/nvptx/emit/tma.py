@@ -29,8 +29,9 @@ from tile.ir.ops.memory import RMWKind
 from tile.ir.shared_type import shared_of
 from tile.ir.types import I64, U64, Scalar
 from tile.simt import ops
-from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
+from tile.simt.hopper.tma_boxes import MAX_BOX, BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.tma_uses import parse_tma_uses
 
 T = TypeVar("T")
@@ -162,14 +163,49 @@ def tma_store(builder: FunctionBuilder, op: Operation) -> None:
     if op.defn is ops.tma.tma_reduce:
         instruction, kind = "cp.reduce.async", f".{op['kind']}"
     name = f"{instruction}.bulk.tensor.{{rank}}d.global.shared::cta{kind}.bulk_group"
-    _copy(builder, op, f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]", first_warp(builder))
-    elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", first_warp(builder))])
+    text = f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]"
+    if op.attributes.get("warpgroups", 1) > 1:
+        _store_rows(builder, op, text)
+    else:
+        _copy(builder, op, text, first_warp(builder))
+    elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _issuing_warp(builder, op))])
 
 
 def tma_store_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Wait until stores have read, or are complete."""
     wait = f"cp.async.bulk.wait_group{'.read' if op['read'] else ''} {op['pending']}"
-    elect_one(builder, [wait], [("i1", first_warp(builder))])
+    elect_one(builder, [wait], [("i1", _issuing_warp(builder, op))])
+
+
+def _issuing_warp(builder: FunctionBuilder, op: Operation) -> str:
+    """Return an i1: this is the first warp of the program, or of its warpgroup."""
+    if op.attributes.get("warpgroups", 1) == 1:
+        return first_warp(builder)
+    number = builder.in_prologue(f"and i32 {warp_index(builder, WARP)}, {WARPGROUP_WARPS - 1}")
+    return builder.in_prologue(f"icmp eq i32 {number}, 0")
+
+
+def _store_rows(builder: FunctionBuilder, op: Operation, text: str) -> None:
+    """Emit the stores of the rows of this warpgroup: an instruction for each TMA box of them."""
+    strips, address = strips_of(op), builder.buffers[op["mem"]]
+    *outer, rows, _ = strips.shape
+    own = rows // op["warpgroups"]
+    group = warp_index(builder, WARPGROUP_WARPS * WARP)
+    _, _, index, _ = ops.tma.array_operands(op)
+    *first, row, column = [builder.scalar(value) for value in index]
+    row = builder.new(f"add i32 {row}, {builder.new(f'mul i32 {group}, {own}')}")
+    begin = builder.new(f"mul i32 {group}, {own * strips.row_bytes}")
+    if address.base != "0":
+        begin = builder.new(f"add i32 {begin}, {address.base}")
+    place = pointer_of(builder, replace(address, base=begin))
+    box_dim = (*[1] * len(outer), min(own, MAX_BOX), strips.width)
+    boxes = (
+        (box.byte, _sums(builder, [*first, row, column], box.start))
+        for box in strips.boxes(box_dim)
+        if box.start[-2] < own
+    )
+    map_ = tensor_map_of(op, strips, box_dim)
+    copy_by_tma(builder, op, text, _issuing_warp(builder, op), map_, boxes, (), buffer=place)
 
 
 def _copy(

@@ -52,6 +52,7 @@ def _set_registers(builder: FunctionBuilder, change: str, count: int) -> None:
 
 _WARPGROUP = WARPGROUP_WARPS * WARP
 _FIRST_BARRIER = 2  # after those of all warps, and of the program's
+_MOST_WARPGROUPS = 4
 
 
 def order_wait(builder: FunctionBuilder, op: Operation) -> None:
@@ -78,8 +79,17 @@ def _order(builder: FunctionBuilder, op: Operation, verb: str, group: str) -> No
     assemble(builder, text, [], [("i32", number)], guard=guard, memory=True, convergent=True)
 
 
+def warpgroup_barrier(builder: FunctionBuilder, op: Operation) -> None:
+    """Wait on a barrier of this warpgroup's own."""
+    first = _FIRST_BARRIER + _MOST_WARPGROUPS
+    number = builder.new(f"add i32 {warp_index(builder, _WARPGROUP)}, {first}")
+    text = f"barrier.cta.sync.aligned $0, {_WARPGROUP};"
+    assemble(builder, text, [], [("i32", number)], memory=True, convergent=True)
+
+
 RULES: dict[OpDef, Rule] = {
     ops.warp_specialize.warp_specialize: warp_specialize,
     ops.order.order_wait: order_wait,
     ops.order.order_arrive: order_arrive,
+    ops.order.warpgroup_barrier: warpgroup_barrier,
 }

@@ -61,6 +61,11 @@ class Barrier:
 
 
 @dataclass(frozen=True, eq=False)
+class WarpgroupBarrier:
+    """A barrier of the threads of each warpgroup."""
+
+
+@dataclass(frozen=True, eq=False)
 class Commit:
     """The commit of a group of copies."""
 
@@ -111,7 +116,7 @@ class Loop:
     blocks: frozenset[Block]
 
 
-Node = MemoryOp | Barrier | Commit | Wait | Call | Branch | Loop
+Node = MemoryOp | Barrier | WarpgroupBarrier | Commit | Wait | Call | Branch | Loop
 Body = list[Node]
 
 
@@ -258,6 +263,7 @@ _ASYNC_PROXY = frozenset(
 _NODES: dict[OpDef, Callable[[_Builder, Operation], Node | None]] = {
     **dict.fromkeys(ACCESSING, _Builder.memory_op),
     memory.barrier: lambda self, op: Barrier(op),
+    ops.order.warpgroup_barrier: lambda self, op: WarpgroupBarrier(),
     ops.shared.cp_async_commit_group: lambda self, op: Commit(),
     ops.shared.cp_async_wait_group: lambda self, op: self.wait(Flight.COPIES, op),
     ops.wgmma.wgmma_wait: lambda self, op: self.wait(Flight.WGMMAS, op),

@@ -34,6 +34,7 @@ from tile.simt.memory.insert_barriers.control_flow import (
     Role,
     Structure,
     Wait,
+    WarpgroupBarrier,
 )
 from tile.simt.memory.insert_barriers.memory_effects import (
     Access,
@@ -59,10 +60,12 @@ StageBases = Collection[tuple[Value, Value | None]]
 class Pending:
     """The state of the walk.
 
+    within: the pending accesses since which each warpgroup has passed a barrier of its own.
     reaches_entry: True if some path from the function's entry has no barrier.
     """
 
     shared: set[StagedAccess] = field(default_factory=set)
+    within: set[StagedAccess] = field(default_factory=set)
     in_flight: dict[Flight, Groups] = field(
         default_factory=lambda: {Flight.COPIES: [set()], Flight.WGMMAS: []}
     )
@@ -73,7 +76,9 @@ class Pending:
 
     def conflicts(self, access: Access, stage: Stage) -> bool:
         """Return True if an access of shared memory needs a barrier before it."""
-        return any(access.conflicts(stage, *item) for item in self.shared)
+        return any(access.conflicts(stage, *item) for item in self.shared) or any(
+            access.conflicts(stage, *item, warpgroups=True) for item in self.within
+        )
 
     def memory_conflicts(self, access: MemoryAccess) -> bool:
         """Return True if an access of global memory needs a barrier before it."""
@@ -107,15 +112,21 @@ class Pending:
         have been initialized.
         """
         no_write = (Kind.READ, Kind.INVALIDATE)
-        written = [access for access, _ in self.shared if access.kind not in no_write]
+        pending = self.shared | self.within
+        written = [access for access, _ in pending if access.kind not in no_write]
         return any(access.buffer in buffers for access in written) or any(
             access.begin < other.end and other.begin < access.end
             for access in written
             for other in tma_writes
         )
 
+    def warpgroup_barrier(self) -> None:
+        self.within |= self.shared
+        self.shared = set()
+
     def barrier(self) -> None:
         self.shared = set()
+        self.within = set()
         self.memory = {}
         self.reaches_entry = False
 
@@ -146,8 +157,8 @@ class Pending:
             flight: [set(map(change, group)) for group in groups]
             for flight, groups in self.in_flight.items()
         }
-        shared = set(map(change, self.shared))
-        return Pending(shared, in_flight, dict(self.memory), self.reaches_entry)
+        shared, within = (set(map(change, each)) for each in (self.shared, self.within))
+        return Pending(shared, within, in_flight, dict(self.memory), self.reaches_entry)
 
     def copy(self) -> Pending:
         return self.mapped(lambda item: item)
@@ -155,6 +166,7 @@ class Pending:
     def __or__(self, other: Pending) -> Pending:
         joined = self.copy()
         joined.shared |= other.shared
+        joined.within |= other.within
         for flight, groups in joined.in_flight.items():
             _join(groups, other.in_flight[flight])
         for key, pointers in other.memory.items():
@@ -166,6 +178,7 @@ class Pending:
         """Return True if all that is pending in this state is pending in the other one."""
         return (
             self.shared <= other.shared
+            and self.within <= other.within
             and all(_within(g, other.in_flight[f]) for f, g in self.in_flight.items())
             and all(p <= other.memory.get(k, frozenset()) for k, p in self.memory.items())
             and self.reaches_entry <= other.reaches_entry
@@ -175,7 +188,8 @@ class Pending:
         """Return a hashable key that is equal for equal states."""
         in_flight = tuple(tuple(map(frozenset, groups)) for groups in self.in_flight.values())
         memory = frozenset(self.memory.items())
-        return frozenset(self.shared), in_flight, memory, self.reaches_entry
+        pending = frozenset(self.shared), frozenset(self.within)
+        return pending, in_flight, memory, self.reaches_entry
 
     def renamed(
         self, names: Renaming, bases: StageBases, redefined: Collection[Block] = frozenset()
@@ -296,6 +310,8 @@ class Solver:
                 self.memory_op(node, state)
             case Barrier():
                 self.pass_barrier(node.op, state)
+            case WarpgroupBarrier():
+                state.warpgroup_barrier()
             case Commit():
                 most = self.structure.max_pending[Flight.COPIES]
                 state.push(Flight.COPIES, set(), most + 1)
@@ -391,7 +407,7 @@ class Solver:
         """Solve a loop, with a barrier before it if that saves barriers inside."""
         plain = self.fixed_point(loop, state)
         cost = self.cost(plain)
-        if not cost or not (state.shared or state.memory):
+        if not cost or not (state.shared or state.within or state.memory):
             return plain
         after_barrier = state.copy()
         after_barrier.barrier()

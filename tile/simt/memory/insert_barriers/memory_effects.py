@@ -46,6 +46,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access
 from tile.simt.memory.expose_shared import mask_within
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 
 # The mode of an access: a read, a write, or a kind of atomic operation, which commutes with others
 # of its kind as long as its result is unused.
@@ -257,6 +258,8 @@ class Kind(enum.Enum):
     TMA_WRITE = "tma_write"  # issued by the first thread; complete after a wait on its mbarrier
 
 
+_WARPGROUP_BITS = WARPGROUP_WARPS.bit_length() - 1  # of the number of a warp
+
 # Done by only the first of several threads that hold an element.
 _BY_FIRST_HOLDER = (Kind.WRITE, Kind.CP_ASYNC)
 
@@ -295,17 +298,24 @@ class Access:
         other_begin, other_end = other.interval(other_stage)
         return begin < other_end and other_begin < end
 
-    def conflicts(self, stage: Stage, other: Access, other_stage: Stage) -> bool:
-        """Return True if these accesses race between threads unless something orders them."""
+    def conflicts(
+        self, stage: Stage, other: Access, other_stage: Stage, *, warpgroups: bool = False
+    ) -> bool:
+        """Return True if these accesses race between threads unless something orders them.
+
+        warpgroups: True if something orders those of each warpgroup.
+        """
         if self.kind is other.kind and self.kind in (Kind.READ, Kind.ATOMIC):
             return False
-        return self.may_overlap(stage, other, other_stage) and not self.is_private_with(other)
+        if not self.may_overlap(stage, other, other_stage):
+            return False
+        return not self.is_private_with(other, warpgroups=warpgroups)
 
-    def is_private_with(self, other: Access) -> bool:
-        """Return True if no element is accessed by different threads in the two accesses."""
+    def is_private_with(self, other: Access, *, warpgroups: bool = False) -> bool:
+        """Return True if no element is accessed by different threads, or warpgroups, in the two."""
         if self.layout is None or other.layout is None or not self.same_addresses(other):
             return False
-        return _disjoint(self.layout, self.kind, other.layout, other.kind)
+        return _disjoint(self.layout, self.kind, other.layout, other.kind, warpgroups=warpgroups)
 
     def same_addresses(self, other: Access) -> bool:
         """Return True if each element is at the same offset in every stage of both buffers.
@@ -325,8 +335,12 @@ LayoutRule = Callable[[Operation], LinearLayout | None]
 
 
 @lru_cache(maxsize=4096)
-def _disjoint(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> bool:
+def _disjoint(
+    x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind, *, warpgroups: bool
+) -> bool:
     """Return True if no two different threads hold one element, each by one of two layouts.
+
+    With `warpgroups`, all threads of a warpgroup are one.
 
     A thread's elements are the image of its number XORed with the images of all registers. So two
     threads share an element if their images and those of some registers XOR to 0. That is a linear
@@ -340,7 +354,10 @@ def _disjoint(x: LinearLayout, x_kind: Kind, y: LinearLayout, y_kind: Kind) -> b
                 # A zero column means copies: a thread with that bit in its number writes nothing.
                 if column or kind not in _BY_FIRST_HOLDER:
                     columns.append(column)
-                    threads.append(0 if name == REGISTER else 1 << at[name] + bit)
+                    apart = (
+                        name == WARP and bit >= _WARPGROUP_BITS if warpgroups else name != REGISTER
+                    )
+                    threads.append(1 << at[name] + bit if apart else 0)
     return not any(f2.multiply(threads, pair) for pair in f2.kernel(columns))
 
 
@@ -395,6 +412,12 @@ def _operand_layout(index: int) -> LayoutRule:
     return layout
 
 
+def _stored_layout(op: Operation) -> LinearLayout | None:
+    """Return the rows that each warpgroup stores; None for the first thread, which has all."""
+    several = op["warpgroups"] > 1
+    return ops.tma.rows_of_warpgroups(op["mem"].type, op["warpgroups"]) if several else None
+
+
 def _unknown(op: Operation) -> None:
     """Return None: the elements that each thread accesses are known at run time only."""
 
@@ -424,9 +447,9 @@ _ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
         ("mem", Kind.TMA_WRITE, _unknown),
         ("bars", Kind.READ, _unknown),
     ),
-    ops.tma.tma_store: (("mem", Kind.READ, _unknown),),
+    ops.tma.tma_store: (("mem", Kind.READ, _stored_layout),),
     ops.tma.tma_reduce: (("mem", Kind.READ, _unknown),),
-    ops.tma.tma_store_wait: (("mem", Kind.READ, _unknown),),
+    ops.tma.tma_store_wait: (("mem", Kind.READ, _stored_layout),),
 }
 
 # The operations that access shared or global memory.

@@ -40,7 +40,7 @@ from tile.ir.op_definition import Trait
 from tile.ir.ops import control, memory
 from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.types import I32, Tile
-from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores
+from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores, staging_bytes
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import cluster, order, shared, wgmma
@@ -348,8 +348,8 @@ def _other_bytes(
     reads |= {store.conversion for store in stores if store.conversion is not None}
     # Mbarriers and buffers are aligned, which may cost some bytes each.
     padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
-    buffers = [store.bytes for store in stores if store.op.defn is memory.store]
-    padding += sum(buffers) + SWIZZLE_ALIGNMENT * len(stores)
+    staging = staging_bytes(store for store in stores if store.op.defn is memory.store)
+    padding += staging + SWIZZLE_ALIGNMENT * len(stores)
     padding += sum(align_up(each.bytes) + 2 * ALIGNMENT for each in outer_loads)
     return resources.shared.taken_until(function, [each.loop for each in loops], reads) + padding
 

@@ -121,6 +121,11 @@ def barrier(op: Operation, batch: ProgramBatch) -> None:
         launch.races.barrier(np.unique(launch.programs_of(batch.rows)))
 
 
+@runs_by_program(ops.order.warpgroup_barrier)
+def warpgroup_barrier(op: Operation, batch: ProgramBatch) -> None:
+    chunk_of(batch).memory.warpgroup_barrier(op, thread_map_of(batch))
+
+
 @runs_by_program(ops.order.order_wait)
 def order_wait(op: Operation, batch: ProgramBatch) -> None:
     chunk_of(batch).order.wait(op, thread_map_of(batch).programs)

@@ -36,6 +36,7 @@ from tile.ir.shared_type import Shared, shared_of
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.ops.wgmma import WARPGROUP_THREADS
 
 RULES: Rules = {}
 rule, runs = rule_in(RULES), runs_in(RULES)
@@ -192,6 +193,10 @@ class DescriptorBlock:
         self.order = order[copied]
         self.vectors = np.flatnonzero(copied[:: VECTOR_BYTES // self.size])
         self.elements = Elements(mem.of, (len(self.order),))
+        self.groups = op.attributes.get("warpgroups", 1)
+        rows = order[:: VECTOR_BYTES // self.size][self.vectors] // mem.dims[-1]
+        each = mem.numel // mem.dims[-1] // self.groups
+        self.issuers = rows // each * WARPGROUP_THREADS if self.groups > 1 else np.zeros(1, int)
 
     def read(self, batch: ProgramBatch, programs: Rows, *numbers: Array) -> Array:
         """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
@@ -265,8 +270,10 @@ class DescriptorBlock:
         """Return the vectors of the buffer, a program in each row."""
         chunk = chunk_of(batch)
         start = (begin + programs * chunk.memory.size)[:, None] + self.vectors * VECTOR_BYTES
-        thread = np.full((len(programs), 1), 0 if chunk.acquired is None else -1, np.int64)
-        return Touch(self.op, start, VECTOR_BYTES, thread, chunk.horizon(programs)[:, None])
+        issuers = self.issuers if chunk.acquired is None else np.full(1, -1)
+        thread = np.broadcast_to(issuers, (len(programs), len(issuers))).astype(np.int64)
+        barrier = chunk.horizon(programs)[:, None]
+        return Touch(self.op, start, VECTOR_BYTES, thread, barrier, self.groups > 1)
 
 
 class _PixelBlock(DescriptorBlock):
