@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from tile.ir.core import Operation, Value
-from tile.ir.effects import iterations
+from tile.ir.core import Block, Operation, Value
+from tile.ir.effects import is_pure, iterations
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import control
@@ -33,6 +33,10 @@ def unroll_slices(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
     A longer loop becomes a shorter one of several slices. Devices that execute the lanes of a warp
     in one vector instruction keep the loop: their compilers unroll it as they need.
+
+    Copies for a later iteration, which precede the slices, are then issued one by one, each after
+    the loads of a slice. In front of all, they would delay the loads of the first slice, for which
+    all warps wait after a barrier.
     """
     if target.simd_width > 1:
         return
@@ -46,6 +50,28 @@ def unroll_slices(module: Module, *, target: SimtTarget = GENERIC) -> None:
                 unroll_fully(loop, numbers)
             elif at_once > 1:
                 unroll_by(loop, at_once, numbers.step, numbers)
+        for loop in [op for op in function.walk() if op.defn is control.for_]:
+            _delay_copies(loop.regions[0])
+
+
+def _delay_copies(body: Block) -> None:
+    """Move copies in front of the slices of a loop's body between these."""
+    dots = [op for op in body if op.defn is ops.mma.fma_dot]
+    copies = [op for op in body if op.defn is ops.thread.shared_cp_async]
+    if not copies or len(copies) >= len(dots) or not copies[-1].is_before(dots[0]):
+        return
+    ordered = list(body)
+    crossed = ordered[ordered.index(copies[0]) : ordered.index(dots[len(copies)])]
+    if not all(is_pure(op) or op.defn in _CROSSED for op in crossed):
+        return
+    number = 0
+    for op in [op for op in crossed if op.defn in _ISSUES]:
+        number += op.defn is ops.thread.shared_cp_async
+        op.move_before(dots[number])
+
+
+_ISSUES = frozenset({ops.thread.shared_cp_async, ops.shared.cp_async_commit_group})
+_CROSSED = _ISSUES | {ops.thread.shared_load}  # of what no copy in flight writes
 
 
 def _fits(op: Operation, target: SimtTarget) -> bool:
