@@ -273,23 +273,28 @@ class TmaStore:
 
     loop: the outermost loop in which the next iteration waits for it; None if it is waited for at
         once.
-    times: how often the tile is halved to make strips.
+    times: how often the tile is halved along `axis` to make strips.
     """
 
     op: Operation
     loop: Operation | None = None
     times: int = 0
+    axis: int = -1
 
     def in_strips(self, columns: int) -> TmaStore:
         """Return the store in strips of so many columns at most, and as many as there are buffers.
 
-        They have more columns where threads do not hold elements of both halves of a tile. A
-        reduction stays whole.
+        They have so many rows, if warps divide the columns, and more where threads do not hold
+        elements of both halves of a tile either. A reduction stays whole.
         """
         if self.op.defn is not memory.store:
             return self
-        each = max(STRIP_COLUMNS[-1], self.op["value"].type.shape[-1] // STRIP_BUFFERS)
-        return replace(self, times=_halvings(self.op, min(columns, each)))
+        for axis in (-1, -2):
+            each = max(STRIP_COLUMNS[-1], self.op["value"].type.shape[axis] // STRIP_BUFFERS)
+            times = _halvings(self.op, min(columns, each), axis)
+            if times:
+                return replace(self, times=times, axis=axis)
+        return replace(self, times=0)
 
     @property
     def conversion(self) -> Operation | None:
@@ -306,18 +311,22 @@ class TmaStore:
     @property
     def buffer(self) -> Shared:
         """The type of a buffer for a strip."""
-        *outer, columns = self.op["value"].type.shape
-        return _buffer(self.op, (*outer, columns >> self.times))
+        dims = list(self.op["value"].type.shape)
+        dims[self.axis] >>= self.times
+        return _buffer(self.op, dims)
 
-    def has_rows_of(self, warpgroups: int) -> bool:
-        """Return True if each warpgroup has rows of its own, in order."""
-        if ops.tma.rows_of_warpgroups(self.buffer, warpgroups) is None:
+    def is_divided(self, warpgroups: int, axis: int) -> bool:
+        """Return True if each warpgroup has a part of its own along an axis, in order."""
+        buffer, ty = self.buffer, self.value.type
+        strips = _block_strips(self.op["value"].type)
+        if ops.tma.part_of_warpgroup(buffer, warpgroups, axis) is None or strips is None:
             return False
-        ty = self.value.type
-        held, each = layout_of(self.value), ty.shape[-2] // warpgroups
-        rows = held.select_outs(axis_name(ty.rank - 2))
-        of_warps, warps = rows.images(WARP), WARPGROUP_WARPS.bit_length() - 1
-        shared = (*rows.images(REGISTER), *rows.images(LANE), *of_warps[:warps])
+        each = ty.shape[axis] // warpgroups
+        if axis == -1 and each % strips.width:
+            return False
+        along = layout_of(self.value).select_outs(axis_name(ty.rank + axis))
+        of_warps, warps = along.images(WARP), WARPGROUP_WARPS.bit_length() - 1
+        shared = (*along.images(REGISTER), *along.images(LANE), *of_warps[:warps])
         own = tuple(each << bit for bit in range(warpgroups.bit_length() - 1))
         return of_warps[warps:] == own and max(shared) < each
 
@@ -405,15 +414,13 @@ def _has_ptr(op: Operation) -> bool:
     return "ptr" in op.defn.positions
 
 
-def _halvings(op: Operation, columns: int) -> int:
+def _halvings(op: Operation, most: int, axis: int) -> int:
     """Return how often a stored tile is halved, as long as threads hold elements of both halves."""
     (value,) = op["value"].op.inputs
-    *outer, width = value.type.shape
     layout, times = layout_of(value), 0
-    while width > columns:
-        width //= 2
-        pairs = permute_axes(reshape_axes(layout, (*outer, 2, width)), _half_last(len(outer)))
-        half = split_layout(pairs)
+    while layout.shape[axis] > most:
+        shape, order = _halved(layout.shape, axis)
+        half = split_layout(permute_axes(reshape_axes(layout, shape), order))
         if half is None:
             break
         layout, times = half, times + 1
@@ -428,23 +435,32 @@ def _lower(stores: Sequence[TmaStore], *, read: bool = False) -> None:
     loop = stores[0].loop
     build = LayoutBuilder.before(stores[0].op if loop is None else loop)
     buffers = [build(local_alloc, result=ty) for ty in _staging(stores)]
-    assigned, groups = _assign(stores, buffers), _warpgroups(stores)
+    assigned, (groups, axis) = _assign(stores, buffers), _warpgroups(stores)
     for store in stores:
         build = LayoutBuilder.before(store.op)
-        for column, strip in _strips(build, store.value, store.times):
+        for at, strip in _strips(build, store.value, store.times, store.axis):
             mem, pending = next(assigned)
             mem.name = store.value.name
             if loop is not None:
-                build.op(ops.tma.tma_store_wait, mem, pending=pending, read=True, warpgroups=groups)
+                build.op(
+                    ops.tma.tma_store_wait,
+                    mem,
+                    pending=pending,
+                    read=True,
+                    warpgroups=groups,
+                    axis=axis,
+                )
             if groups > 1:
                 build.op(ops.order.warpgroup_barrier)
             build.op(ops.shared.local_store, mem, strip)
             if groups > 1:
                 build.op(ops.wgmma.fence_proxy_async)
                 build.op(ops.order.warpgroup_barrier)
-            _store(build, store.op, mem, column, groups)
+            _store(build, store, mem, at, groups, axis)
     end = LayoutBuilder.before(stores[-1].op) if loop is None else LayoutBuilder.after(loop)
-    end.op(ops.tma.tma_store_wait, buffers[-1], read=read, warpgroups=groups)  # for all of them
+    end.op(
+        ops.tma.tma_store_wait, buffers[-1], read=read, warpgroups=groups, axis=axis
+    )  # for all of them
     for store in stores:
         _erase(store.op)
 
@@ -461,7 +477,7 @@ def _lower_together(stores: Sequence[TmaStore]) -> None:
         build.op(ops.shared.local_store, buffers[-1], store.value)
     for store, buffer in zip(stores, buffers, strict=True):
         buffer.name = store.value.name
-        _store(end, store.op, buffer, 0, 1)
+        _store(end, store, buffer)
     for buffer in buffers:
         end.op(ops.tma.tma_store_wait, buffer, read=True)
     for store in stores:
@@ -481,45 +497,56 @@ def _assign(stores: Sequence[TmaStore], buffers: Sequence[Value]) -> Iterator[tu
         yield buffer, earlier.index(buffer)
 
 
-def _warpgroups(stores: Iterable[TmaStore]) -> int:
-    """Return how many warpgroups store their own rows, without waiting for others, in a loop."""
-    counts = {layout_of(store.value).in_size(WARP) // WARPGROUP_WARPS for store in stores}
-    groups = max(counts)
-    alone = all(
-        store.loop is not None and store.op.defn is memory.store and store.has_rows_of(groups)
-        for store in stores
-    )
-    return groups if groups > 1 and alone else 1
+def _warpgroups(stores: Sequence[TmaStore]) -> tuple[int, int]:
+    """Return how many warpgroups store their own parts in a loop, and along which axis.
+
+    They need not wait for each other then. With 1, one thread stores all.
+    """
+    groups = layout_of(stores[0].value).in_size(WARP) // WARPGROUP_WARPS
+    alone = all(store.loop is not None and store.op.defn is memory.store for store in stores)
+    for axis in (-2, -1):
+        if alone and groups > 1 and all(store.is_divided(groups, axis) for store in stores):
+            return groups, axis
+    return 1, -2
 
 
-def _store(build: LayoutBuilder, op: Operation, mem: Value, column: int, warpgroups: int) -> None:
-    """Begin a TMA store or reduction of a buffer to the columns of a block from `column` on."""
-    *numbers, first = op["ptr"].op.inputs[1:]
-    if column:
-        first = build(arith.add, first, build(arith.const, value=column, result=I32))
+def _store(
+    build: LayoutBuilder,
+    store: TmaStore,
+    mem: Value,
+    at: int = 0,
+    warpgroups: int = 1,
+    axis: int = -2,
+) -> None:
+    """Begin a TMA store or reduction of a buffer to a strip of a block, which begins at `at`."""
+    op, numbers = store.op, [*store.op["ptr"].op.inputs[1:]]
+    if at:
+        number = build(arith.const, value=at, result=I32)
+        numbers[store.axis] = build(arith.add, numbers[store.axis], number)
     if op.defn is memory.store:
-        build.op(ops.tma.tma_store, mem, *numbers, first, warpgroups=warpgroups)
+        build.op(ops.tma.tma_store, mem, *numbers, warpgroups=warpgroups, axis=axis)
     else:
-        build.op(ops.tma.tma_reduce, mem, *numbers, first, kind=op["kind"])
+        build.op(ops.tma.tma_reduce, mem, *numbers, kind=op["kind"])
 
 
-def _strips(build: LayoutBuilder, value: Value, times: int) -> list[tuple[int, Value]]:
-    """Return the parts of a tile after so many halvings by columns, each with its first column."""
+def _strips(build: LayoutBuilder, value: Value, times: int, axis: int) -> list[tuple[int, Value]]:
+    """Return the parts of a tile after so many halvings along an axis, and where each begins."""
     if not times:
         return [(0, value)]
-    *outer, columns = value.type.shape
-    pairs = build(shape.reshape, value, shape=(*outer, 2, columns // 2))
-    parts = build.op(shape.split, build(shape.trans, pairs, order=_half_last(len(outer)))).results
+    half, (extents, order) = value.type.shape[axis] // 2, _halved(value.type.shape, axis)
+    pairs = build(shape.trans, build(shape.reshape, value, shape=extents), order=order)
     return [
-        (first + number * columns // 2, strip)
-        for number, part in enumerate(parts)
-        for first, strip in _strips(build, part, times - 1)
+        (first + number * half, strip)
+        for number, part in enumerate(build.op(shape.split, pairs).results)
+        for first, strip in _strips(build, part, times - 1, axis)
     ]
 
 
-def _half_last(axis: int) -> tuple[int, ...]:
-    """Return the order of axes in which `axis`, of extent 2, comes last."""
-    return (*range(axis), axis + 1, axis)
+def _halved(extents: Sequence[int], axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a shape with an axis of 2 for two parts along an axis, and the order with it last."""
+    at = len(extents) + axis
+    shape = (*extents[:at], 2, extents[at] // 2, *extents[at + 1 :])
+    return shape, (*[other for other in range(len(shape)) if other != at], at)
 
 
 def _buffer(op: Operation, dims: Sequence[int]) -> Shared:

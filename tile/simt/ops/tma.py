@@ -196,39 +196,43 @@ def tma_load_im2col(
     effect=Effect.SHARED | Effect.WRITE,
     examples=(f"%m: {BLOCK}, %p: ptr<f16>, {NUMBERS} | tma_store %m, %p, %n0, %n1, %s, %i, %j",),
 )
-def tma_store(mem: Type, ptr: Type, *numbers: Type, warpgroups: int = 1) -> None:
+def tma_store(mem: Type, ptr: Type, *numbers: Type, warpgroups: int = 1, axis: int = -2) -> None:
     """Begin to store a buffer to a descriptor block; elements outside of the array are not written.
 
     The array and the buffer are as for `tma_load`. The first thread issues it. A `tma_store_wait`
     for the same buffer comes before the buffer is written again, and before the kernel ends. Writes
     of other threads to the buffer are made visible to it by a `fence_proxy_async`.
 
-    With several `warpgroups`, the first thread of each stores the rows of its own, in order.
+    With several `warpgroups`, the first thread of each stores its own part along `axis`, in order.
     """
     check_block("tma_store", mem, ptr, numbers)
-    _check_warpgroups("tma_store", mem, warpgroups)
+    _check_warpgroups("tma_store", mem, warpgroups, axis)
 
 
-def _check_warpgroups(name: str, mem: Type, warpgroups: int) -> None:
-    rows = rows_of_warpgroups(mem, warpgroups) if warpgroups > 1 else warpgroups == 1
+def _check_warpgroups(name: str, mem: Type, warpgroups: int, axis: int) -> None:
+    part = part_of_warpgroup(mem, warpgroups, axis) if warpgroups > 1 else warpgroups == 1
     require(
-        bool(rows),
-        f"{name} divides rows among warpgroups, and {mem} has none for each of {warpgroups}",
+        bool(part),
+        f"{name} divides a block among warpgroups, and {mem} has no part along axis {axis} for "
+        f"each of {warpgroups}",
     )
 
 
-def rows_of_warpgroups(mem: Type, warpgroups: int) -> LinearLayout | None:
-    """Return the elements of a block that each warpgroup has if it has rows of its own, in order.
+def part_of_warpgroup(mem: Type, warpgroups: int, axis: int) -> LinearLayout | None:
+    """Return the elements of a block that each warpgroup has if it has a part of its own, in order.
 
-    None unless all have as many, in whole periods of a swizzle.
+    None unless all have as many rows, in whole periods of a swizzle, or as many columns.
     """
     assert isinstance(mem, Shared)
-    *outer, rows, columns = (1, *mem.dims)
-    if rows % (ROWS * warpgroups) or set(outer) != {1}:
+    unit = {-2: ROWS, -1: 1}.get(axis)
+    if unit is None or len(mem.dims) < 2 or set(mem.dims[:-2]) > {1}:
         return None
-    shape, axis = (*mem.dims[:-2], rows // warpgroups, columns), axis_name(len(mem.dims) - 2)
+    if mem.dims[axis] % (unit * warpgroups):
+        return None
+    shape, name = list(mem.dims), axis_name(len(mem.dims) + axis)
+    shape[axis] //= warpgroups
     own = grid_of(REGISTER, shape, row_major(len(shape)))
-    each = zeros1d(WARPGROUP_WARPS, WARP, axis) * identity1d(warpgroups, WARP, axis)
+    each = zeros1d(WARPGROUP_WARPS, WARP, name) * identity1d(warpgroups, WARP, name)
     return own * each
 
 
@@ -266,7 +270,9 @@ def tma_reduce(mem: Type, ptr: Type, *numbers: Type, kind: RMWKind) -> None:
 
 
 @lowered_op(examples=(f"%m: {BLOCK} | tma_store_wait %m {{pending = 1, read = true}}",))
-def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False, warpgroups: int = 1) -> None:
+def tma_store_wait(
+    mem: Type, *, pending: int = 0, read: bool = False, warpgroups: int = 1, axis: int = -2
+) -> None:
     """Wait, in the first thread, until its TMA stores and reductions are complete.
 
     With `read`, until they have read their buffers, of which `mem` is one: it is free then. The
@@ -277,7 +283,7 @@ def tma_store_wait(mem: Type, *, pending: int = 0, read: bool = False, warpgroup
     """
     buffer("tma_store_wait", mem)
     require(pending >= 0, f"tma_store_wait leaves 0 or more stores pending, not {pending}")
-    _check_warpgroups("tma_store_wait", mem, warpgroups)
+    _check_warpgroups("tma_store_wait", mem, warpgroups, axis)
 
 
 def array_operands(op: Operation) -> tuple[list[Value], list[Value], list[Value], list[Value]]:

@@ -29,7 +29,7 @@ from tile.ir.ops.memory import RMWKind
 from tile.ir.shared_type import shared_of
 from tile.ir.types import I64, U64, Scalar
 from tile.simt import ops
-from tile.simt.hopper.tma_boxes import MAX_BOX, BlockStrips, block_strips
+from tile.simt.hopper.tma_boxes import BlockStrips, block_strips
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.tma_uses import parse_tma_uses
@@ -165,7 +165,7 @@ def tma_store(builder: FunctionBuilder, op: Operation) -> None:
     name = f"{instruction}.bulk.tensor.{{rank}}d.global.shared::cta{kind}.bulk_group"
     text = f"{name} [$2, {{{{{{index}}}}}}], [$1+{{byte}}]"
     if op.attributes.get("warpgroups", 1) > 1:
-        _store_rows(builder, op, text)
+        _store_part(builder, op, text)
     else:
         _copy(builder, op, text, first_warp(builder))
     elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _issuing_warp(builder, op))])
@@ -185,27 +185,26 @@ def _issuing_warp(builder: FunctionBuilder, op: Operation) -> str:
     return builder.in_prologue(f"icmp eq i32 {number}, 0")
 
 
-def _store_rows(builder: FunctionBuilder, op: Operation, text: str) -> None:
-    """Emit the stores of the rows of this warpgroup: an instruction for each TMA box of them."""
-    strips, address = strips_of(op), builder.buffers[op["mem"]]
-    *outer, rows, _ = strips.shape
-    own = rows // op["warpgroups"]
+def _store_part(builder: FunctionBuilder, op: Operation, text: str) -> None:
+    """Emit the stores of this warpgroup's part: an instruction for each TMA box of it."""
+    strips, address, axis = strips_of(op), builder.buffers[op["mem"]], op["axis"]
+    own = strips.shape[axis] // op["warpgroups"]
+    at = len(strips.shape) + axis
+    box_dim = tuple([min(n, own) if i == at else n for i, n in enumerate(strips.box_dim)])
+    boxes = [box for box in strips.boxes(box_dim) if box.start[axis] < own]
+    step = next(box.byte for box in strips.boxes(box_dim) if box.start[axis] == own)
     group = warp_index(builder, WARPGROUP_WARPS * WARP)
     _, _, index, _ = ops.tma.array_operands(op)
-    *first, row, column = [builder.scalar(value) for value in index]
-    row = builder.new(f"add i32 {row}, {builder.new(f'mul i32 {group}, {own}')}")
-    begin = builder.new(f"mul i32 {group}, {own * strips.row_bytes}")
+    first = [builder.scalar(value) for value in index]
+    moved = builder.new(f"mul i32 {group}, {own}")
+    first[axis] = builder.new(f"add i32 {first[axis]}, {moved}")
+    begin = builder.new(f"mul i32 {group}, {step}")
     if address.base != "0":
         begin = builder.new(f"add i32 {begin}, {address.base}")
     place = pointer_of(builder, replace(address, base=begin))
-    box_dim = (*[1] * len(outer), min(own, MAX_BOX), strips.width)
-    boxes = (
-        (box.byte, _sums(builder, [*first, row, column], box.start))
-        for box in strips.boxes(box_dim)
-        if box.start[-2] < own
-    )
+    indices = ((box.byte, _sums(builder, first, box.start)) for box in boxes)
     map_ = tensor_map_of(op, strips, box_dim)
-    copy_by_tma(builder, op, text, _issuing_warp(builder, op), map_, boxes, (), buffer=place)
+    copy_by_tma(builder, op, text, _issuing_warp(builder, op), map_, indices, (), buffer=place)
 
 
 def _copy(

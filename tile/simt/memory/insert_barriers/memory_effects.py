@@ -413,9 +413,9 @@ def _operand_layout(index: int) -> LayoutRule:
 
 
 def _stored_layout(op: Operation) -> LinearLayout | None:
-    """Return the rows that each warpgroup stores; None for the first thread, which has all."""
-    several = op["warpgroups"] > 1
-    return ops.tma.rows_of_warpgroups(op["mem"].type, op["warpgroups"]) if several else None
+    """Return the part that each warpgroup stores; None for the first thread, which has all."""
+    warpgroups, mem = op["warpgroups"], op["mem"].type
+    return ops.tma.part_of_warpgroup(mem, warpgroups, op["axis"]) if warpgroups > 1 else None
 
 
 def _unknown(op: Operation) -> None:

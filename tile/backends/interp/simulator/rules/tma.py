@@ -194,9 +194,11 @@ class DescriptorBlock:
         self.vectors = np.flatnonzero(copied[:: VECTOR_BYTES // self.size])
         self.elements = Elements(mem.of, (len(self.order),))
         self.groups = op.attributes.get("warpgroups", 1)
-        rows = order[:: VECTOR_BYTES // self.size][self.vectors] // mem.dims[-1]
-        each = mem.numel // mem.dims[-1] // self.groups
-        self.issuers = rows // each * WARPGROUP_THREADS if self.groups > 1 else np.zeros(1, int)
+        self.issuers = np.zeros(1, np.int64)
+        if self.groups > 1:
+            first = order[:: VECTOR_BYTES // self.size][self.vectors]
+            along = np.unravel_index(first, mem.dims)[op["axis"]]
+            self.issuers = along // (mem.dims[op["axis"]] // self.groups) * WARPGROUP_THREADS
 
     def read(self, batch: ProgramBatch, programs: Rows, *numbers: Array) -> Array:
         """Load the elements in shared-memory order, in vectors: (program, vector, element)."""
