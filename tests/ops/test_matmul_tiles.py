@@ -13,6 +13,7 @@ import tile.ops
 from tile.ops.core.reference import reference_of
 from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
+from tile.ops.linear.few_tiles import FewTiles
 from tile.runtime.jit import JITFunction
 
 matmul_module = importlib.import_module("tile.ops.linear.strided_matmul")
@@ -91,22 +92,46 @@ def test_stages_have_no_columns_that_no_wgmma_reads(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "columns", "persistent"),
+    ("sizes", "columns", "persistent", "swapped"),
     [
-        pytest.param((1536, 1536, 1536), 160, False, id="120 tiles"),
-        pytest.param((1760, 1760, 1760), 224, False, id="112 tiles, not 126 of 208"),
-        pytest.param((2048, 7000, 2048), 224, True, id="4 tiles, as of 256"),
-        pytest.param((2560, 2560, 2560), 208, True, id="2 tiles"),
-        pytest.param((3072, 3072, 3072), 192, True, id="3 tiles, as of 256"),
-        pytest.param((4096, 4096, 4096), 256, True, id="4 tiles"),
+        pytest.param((1536, 1536, 1536), 144, False, True, id="132 tiles"),
+        pytest.param((1600, 1600, 1600), 160, False, True, id="130 tiles"),
+        pytest.param((1760, 1760, 1760), 208, False, True, id="126 tiles"),
+        pytest.param((2048, 7000, 2048), 176, True, True, id="5 tiles, as of 192"),
+        pytest.param((2304, 2304, 2304), 176, True, True, id="2 tiles, as of 192"),
+        pytest.param((2560, 2560, 2560), 208, True, True, id="2 tiles"),
+        pytest.param((3072, 3072, 3072), 192, True, False, id="3 tiles, as of 256"),
+        pytest.param((4096, 4096, 4096), 256, True, False, id="4 tiles"),
+        pytest.param((8192, 8192, 8192), 256, True, False, id="16 tiles"),
+        pytest.param((8192, 8192, 512), 256, True, False, id="few iterations"),
     ],
 )
 def test_columns_keep_multiprocessors_busy(
-    sizes: tuple[int, int, int], columns: int, persistent: bool
+    sizes: tuple[int, int, int], columns: int, persistent: bool, swapped: bool
 ) -> None:
-    config = balanced_tiles("nvptx", *sizes)
-    assert (config["BLOCK_N"], "persistent" in config) == (columns, persistent)
-    assert not balanced_tiles("interp", *sizes) and not balanced_tiles("nvptx", 128, *sizes[1:])
+    """The right operand is row-major; where both are contiguous inside, nothing is transposed."""
+    config, transposed = balanced_tiles("nvptx", *sizes, True, False)
+    assert (config["BLOCK_N"], "persistent" in config, transposed) == (columns, persistent, swapped)
+    assert not balanced_tiles("nvptx", *sizes, True, True)[1] or sizes[0] != sizes[1]
+    assert not balanced_tiles("interp", *sizes, True, True)[0]
+    assert not balanced_tiles("nvptx", 128, *sizes[1:], True, True)[0]
+
+
+@pytest.mark.parametrize(("rows", "warps"), [(64, 4), (128, 8)])
+@pytest.mark.parametrize("columns", [112, 96])
+def test_transposed_tiles_of_persistent_programs(
+    rows: int, warps: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warpgroups store columns of the result, which are rows of its transpose."""
+    config = {**tiles(rows, columns, 64, warps), "persistent": True, "warp_specialize": True}
+    monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: FewTiles(config, swapped=True))
+    monkeypatch.setitem(matmul_module.PROGRAMS, "interp", 3)
+    random = np.random.default_rng(columns)
+    a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((200, 136), (136, 360)))
+    bias = random.integers(-3, 4, 360).astype(np.float32)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.matmul(a, b, bias)
+    np.testing.assert_array_equal(result, np.float32(a) @ np.float32(b) + bias)
 
 
 @pytest.mark.parametrize("largest", [2**20, 70 * 72])

@@ -5,6 +5,10 @@ of 128 x 256 take as long as 132 do. So tiles have as many columns as make the w
 multiprocessor with the most tiles least. If that has several, there are as many programs as
 multiprocessors: the producer warps of each load the operands of a tile while it stores the one
 before.
+
+TMA loads whole strips of 64 columns of a row-major right operand, and as many columns as there are
+of one that is contiguous along the inner axis. If only the left operand is, the transpose of the
+result is computed, whose right operand it is.
 """
 
 from __future__ import annotations
@@ -14,28 +18,52 @@ from typing import Any
 import tile
 from tile.ops.linear.configurations import PROGRAMS, tiles
 
-ROWS = 128
-LEAST = 1024  # rows, columns and elements of the inner axis
+ROWS, INNER = 128, 64  # of a tile
+LEAST, LEAST_INNER = 1024, 512  # rows and columns, and elements of the inner axis
 # By columns, the time of a column of a tile, relative to that of 256 (H200, float16, 2026-11-29).
-COLUMNS = {256: 1.0, 224: 1.02, 208: 1.06, 192: 1.02, 160: 1.07}
-# Programs of one tile are slow unless their columns are multiples of these: 1760 cubed takes
-# 23.7 us with 208, 19.3 with 224.
-SINGLE = 32
+COLUMNS = {256: 1.0, 224: 1.03, 208: 1.06, 192: 1.02, 176: 1.04, 160: 1.07, 144: 1.08}
+# The same where strips have columns that are not used. Single tiles of other columns are slow:
+# 1536 cubed takes 14.9 us with 144, 12.5 transposed.
+STRIP, PARTS_OF_STRIPS, SINGLE = 64, 1.04, 32
+# Of shared memory, 16-bit operands of a tile that is the only one of its program.
+STAGES_BYTES, MOST_STAGES = 218 * 1024, 6
 
 
-def balanced_tiles(backend: str, m: int, n: int, k: int) -> dict[str, Any]:
-    """Return the configuration of a matmul of 16-bit operands; an empty one leaves it to others."""
-    if backend not in PROGRAMS or min(m, n, k) < LEAST:
-        return {}
+def balanced_tiles(
+    backend: str, m: int, n: int, k: int, a_inner: bool, b_inner: bool
+) -> tuple[dict[str, Any], bool]:
+    """Return the configuration of a matmul of 16-bit operands, and if it computes the transpose.
 
-    def most_tiles(columns: int) -> int:
-        return tile.cdiv(tile.cdiv(m, ROWS) * tile.cdiv(n, columns), PROGRAMS[backend])
+    An empty configuration leaves it to others. a_inner, b_inner: True for operands that are
+    contiguous along the inner axis.
+    """
+    if backend not in PROGRAMS or min(m, n) < LEAST or k < LEAST_INNER:
+        return {}, False
 
-    widths = [width for width in COLUMNS if width % SINGLE == 0 or most_tiles(width) > 1]
-    columns = min(widths, key=lambda width: most_tiles(width) * width * COLUMNS[width])
-    config = tiles(ROWS, columns, 64, 8, 4)
-    if most_tiles(columns) == 1:
-        # One tile of 160 columns: 14.3 us with a producer, 15.0 without (1536 cubed).
-        producer = {"warp_specialize": True} if columns == 160 else {}
-        return {**config, **producer, "launch_pdl": True}
-    return {**config, "persistent": True, "warp_specialize": True}
+    def most_tiles(columns: int, swapped: bool) -> int:
+        rows, others = (n, m) if swapped else (m, n)
+        count = tile.cdiv(rows, ROWS) * tile.cdiv(others, columns)
+        return tile.cdiv(count, PROGRAMS[backend])
+
+    def cost(choice: tuple[int, bool]) -> float:
+        columns, swapped = choice
+        whole = (a_inner if swapped else b_inner) or columns % STRIP == 0
+        return most_tiles(*choice) * columns * COLUMNS[columns] * (1 if whole else PARTS_OF_STRIPS)
+
+    def is_fast(choice: tuple[int, bool]) -> bool:
+        columns, swapped = choice
+        whole = a_inner if swapped else b_inner
+        return whole or columns % SINGLE == 0 or most_tiles(*choice) > 1
+
+    choices = [(columns, swapped) for swapped in (False, True) for columns in COLUMNS]
+    columns, swapped = min(filter(is_fast, choices), key=cost)
+    if most_tiles(columns, swapped) > 1:
+        config = tiles(ROWS, columns, INNER, 8, 4)
+        return {**config, "persistent": True, "warp_specialize": True}, swapped
+    whole = a_inner if swapped else b_inner
+    stages = min(MOST_STAGES, STAGES_BYTES // (2 * INNER * (ROWS + columns))) if whole else 4
+    config = {**tiles(ROWS, columns, INNER, 8, stages), "launch_pdl": True}
+    if columns == 160:
+        # With a producer: 14.3 us, 15.0 without (1536 cubed); with five stages 14.1.
+        return {**config, "warp_specialize": True, "num_stages": min(stages, 5)}, swapped
+    return config, swapped

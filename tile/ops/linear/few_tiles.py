@@ -97,8 +97,8 @@ def few_tiles(
         m, n = n, m
     count = batches * tile.cdiv(m, EDGE) * tile.cdiv(n, EDGE)
     config = FEW.select(backend, m, n, count, k)
-    if not config and batches == 1:
-        config = balanced_tiles(backend, m, n, k)
+    if not config and batches == 1 and not swapped:
+        config, swapped = balanced_tiles(backend, m, n, k, a[2] == 1, b[1] == 1)
     return FewTiles(config, swapped) if config else None
 
 
