@@ -7,8 +7,7 @@ import torch
 
 import tile.ops
 from tile.errors import ArgumentError
-from tile.ops import replacements
-from tile.ops.aten import row_norms
+from tile.ops.aten import operators, row_norms
 from tile.ops.aten.arguments import by_schema
 
 
@@ -163,7 +162,7 @@ def test_indices_out_of_range() -> None:
 
 
 def test_a_result_of_another_shape_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(replacements.OPERATORS, "aten::mm", lambda args: args.self)
+    monkeypatch.setitem(operators.OPERATORS, "aten::mm", lambda args: args.self)
     a, b = torch.rand(2, 3), torch.rand(3, 4)
     with tile.ops.use("cpu") as replaced:
         assert (a @ b).shape == (2, 4)
