@@ -20,7 +20,9 @@ from tile.ops.core.call import BF16, F16, F32, Call, Operand
 from tile.short_repr import short_repr
 
 BLOCK = 1024  # elements of a program
-MOST = 64  # arrays of a launch: a power of two, of which three lists fit 4 KB of parameters
+# Arrays of a launch: powers of two. Three lists of as many take 2 KB of parameters, of 4; OpenCL
+# guarantees 1 KB.
+MOST, MOST_BY_BACKEND = 32, {"nvptx": 64}
 DTYPES = (F16, BF16, F32)
 GROUP = tl.constexpr(8)  # arrays of which one branch is for all
 
@@ -75,10 +77,11 @@ class Chunk:
         return (*own, *[own[0]] * (self.count - len(own)))
 
 
-def chunks(sizes: Sequence[int]) -> Iterator[Chunk]:
+def chunks(backend: str, sizes: Sequence[int]) -> Iterator[Chunk]:
     """Yield the launches for arrays of these sizes."""
-    for first in range(0, len(sizes), MOST):
-        indices = range(first, min(first + MOST, len(sizes)))
+    most = MOST_BY_BACKEND.get(backend, MOST)
+    for first in range(0, len(sizes), most):
+        indices = range(first, min(first + most, len(sizes)))
         own = [sizes[index] for index in indices]
         own += [0] * (tile.next_power_of_2(len(own)) - len(own))
         starts = itertools.accumulate((tile.cdiv(size, BLOCK) for size in own), initial=0)

@@ -114,7 +114,7 @@ def foreach_apply(
         raise ArgumentTypeError(f"foreach_apply: `out` is a list of {len(sources)} arrays")
     results = [one.contiguous() for one in call.outputs("out", out, sources, ("xs", "ys"))]
     values = [[operand.value for operand in each] for each in (sources, others, results)]
-    for chunk in chunks([source.size for source in sources]):
+    for chunk in chunks(call.backend, [source.size for source in sources]):
         if chunk.starts[-1]:
             launch(apply_kernel, (chunk.starts[-1],))(
                 *map(chunk.of, values),

@@ -59,7 +59,7 @@ def foreach_norms(xs: Sequence[Any]) -> Any:
         raise ArgumentValueError("foreach_norms: `xs` has no arrays")
     norms = call.new((len(sources),), F32)
     values = [source.value for source in sources]
-    for chunk in chunks([source.size for source in sources]):
+    for chunk in chunks(call.backend, [source.size for source in sources]):
         parts = call.new((chunk.starts[-1],), F32)
         if parts.size:
             launch(squares_kernel, parts.shape)(
