@@ -99,7 +99,7 @@ def sums(
     LEFT_TRANSPOSED: tl.constexpr, RIGHT_TRANSPOSED: tl.constexpr,
     WARP_SPECIALIZE: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
-    """A tile of the product."""
+    """A tile of the result."""
     total = tl.zeros((BLOCK_M, BLOCK_N), SUM)
     stages: tl.constexpr = STAGES if STAGES > 0 else None
     if LOADS == 2:
