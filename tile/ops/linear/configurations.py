@@ -90,7 +90,7 @@ SINGLE = Table(
             (1792, 1792, ANY): tiles(64, 64, 16, stages=4),
             (1024, ANY, ANY): tiles(128, 64, 16, stages=4),
             (ANY, 1024, ANY): tiles(128, 64, 16, stages=4),
-            (ANY, ANY, ANY): tiles(128, 128, 32, warps=8, stages=3),
+            (ANY, ANY, ANY): tiles(128, 128, 32, warps=8, stages=2),
         }
     },
 )
