@@ -27,6 +27,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
     "five": ((2, 1, 3, 2, 17), (304, 304, 96, 32, 1), (1, 1, 2, 2, 16)),
     "row": ((1, 16), (16, 1), (4, 16)),
     "empty": ((0, 16), (16, 1), (4, 16)),
+    "large": ((40, 90), (96, 1), (32, 64)),
 }
 
 
@@ -219,6 +220,41 @@ COMBINE: dict[RMWKind, Any] = {
 }
 
 
+def test_one_array_is_written_within_bounds(device: Device) -> None:
+    """TMA, which may store it, writes whole 16 bytes: what lies between rows stays as it was."""
+    extents, strides, block = SHAPES["large"]
+    text = f"""
+    kernel @matrix(%x: ptr<f16>, %y: ptr<f16> {{divisible = 16}}) {{
+      {described("e", "y", F16, "large", "zero")}
+      %pid = program_id {{axis = 0}} : i32
+      %row = program_id {{axis = 1}} : i32
+      %o = addptr %x, %pid {{stride = 2}} : ptr<f16>
+      {flat(block[::-1], F16)}
+      %t = load %out : {tile_type(F16, block[::-1])}
+      %v = trans %t {{order = (1, 0)}} : {tile_type(F16, block)}
+      %rows = const {{value = {block[0]}}} : i32
+      %columns = const {{value = {block[1]}}} : i32
+      %i = mul %row, %rows : i32
+      %j = mul %pid, %columns : i32
+      descriptor_store %e, %v, %i, %j
+      return
+    }}
+    """
+    raw, _ = memory(F16, extents, strides)
+    values = random_array(np.random.default_rng(4), F16, 2 * math.prod(block) + 2)
+    wanted = raw.copy()
+    array = view(wanted, extents, strides)
+    for program in range(2):
+        first = program * (1 + math.prod(block))
+        columns = slice(program * block[1], (program + 1) * block[1])
+        stored = values[first : first + math.prod(block)].reshape(block[::-1]).T
+        for row in (0, block[0]):
+            part = array[row : row + block[0], columns]
+            part[:] = stored[: part.shape[0], : part.shape[1]]
+    device.run(text, (2, 2, 1), [values, raw])
+    assert_close(raw, wanted, 0, "large")
+
+
 @pytest.mark.parametrize(
     ("kind", "element"), [(k, e) for k in REDUCE_KINDS for e in RMW_ELEMENTS[k]], ids=str
 )
@@ -338,8 +374,8 @@ def test_descriptors_pass_through_control_flow_and_calls(device: Device) -> None
       store %p1, %stride
       store %p2, %step
       %og = const {value = 64} : i32
-      %c16 = const {value = 16} : i64
-      %out = make_tensor_descriptor %o, %og, %og, %c16 {block = (8, 16)} : desc<8x16xf32>
+      %columns = const {value = 16} : i64
+      %out = make_tensor_descriptor %o, %og, %og, %columns {block = (8, 16)} : desc<8x16xf32>
       %row = mul %pid, %eight : i32
       descriptor_store %out, %total, %row, %zero
       return

@@ -226,7 +226,7 @@ def make(pick: Pick) -> Case:
 
     a = matrix(k, m) if options.LEFT_TRANSPOSED else matrix(m, k)
     b = matrix(n, k) if options.RIGHT_TRANSPOSED else matrix(k, n)
-    c = np.zeros((m, -(-n // ALIGNED) * ALIGNED), out)
+    c = rng.integers(-2, 3, (m, -(-n // ALIGNED) * ALIGNED)).astype(out)
     tiles = -(-m // options.BLOCK_M) * -(-n // options.BLOCK_N)
     arguments = {
         "a_ptr": a,

@@ -258,7 +258,7 @@ def make(pick: Pick) -> Case:
         "x_ptr": rng.integers(-2, 3, (height, stride)).astype(dtype),
         "bias_ptr": rng.integers(-2, 3, max(stride + 8, rows, GATHERED)).astype(dtype),
         "index_ptr": rng.integers(0, GATHERED, stride).astype(np.int32),
-        "out_ptr": np.zeros((height, stride), outs[pick(len(outs))]),
+        "out_ptr": rng.integers(-2, 3, (height, stride)).astype(outs[pick(len(outs))]),
         "sums_ptr": np.zeros(rows, np.float32),
         "columns_ptr": np.zeros(stride, np.int32),
         "rows": np.int32(rows),

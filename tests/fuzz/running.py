@@ -52,7 +52,7 @@ def assert_same(case: Case, actual: Sequence[Any], wanted: Sequence[Any]) -> Non
             assert near.all(), f"{name}: off by {distance.max()} ulp"
         else:
             wrong = np.flatnonzero(~equal(x, y))
-            shown = [(int(i), x[i], y[i]) for i in wrong[:4]]
+            shown = [(int(i), x.flat[i], y.flat[i]) for i in wrong[:4]]
             assert not wrong.size, (
                 f"{name}: {wrong.size} differ, first (index, is, should be) {shown}"
             )

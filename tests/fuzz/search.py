@@ -4,11 +4,11 @@
     python -m tests.fuzz.search nvptx --minutes 10 --jobs 4
 
 A kernel is known by its number and its kind: `small`, `large` and so on, which are sizes of tiles, or
-`dot-loops`, `row-loops` and `matmuls`, which are a kernel each with random constants. It is the same one on each
-machine. Each runs on all targets, in one of so many processes at a time (--jobs), and is built anew
-there, whatever the disk cache has. What was found is told at once, and counted in the end; the search
-goes on after a fault, also after one that a process or a device does not survive. It fails if there
-was any.
+`dot-loops`, `row-loops` and `matmuls`, each of which is one kernel with random constants. It is the
+same one on each machine. Each runs on all targets, in one of so many processes at a time (--jobs), and
+is built anew there, whatever the disk cache has. What was found is told at once, and counted in the
+end; the search goes on after a fault, also after one that a process or a device does not survive. It
+fails if there was any.
 
     python -m tests.fuzz.search opencl:@intel --first 1234 --kernels 1 --kinds large --show
 """
@@ -20,6 +20,7 @@ import math
 import multiprocessing
 import sys
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -67,7 +68,8 @@ class Finding:
 def judge(task: Task) -> Finding:
     """Run a task's kernels, one after the other, each on the interpreter and then on all targets."""
     finding = Finding(Counts(), [])
-    with config.scope(cache=False):  # nobody launches them again
+    # Nobody launches them again. What the compiler warns of is no fault.
+    with config.scope(cache=False), warnings.catch_warnings(action="ignore"):
         for number in task.numbers:
             if time.monotonic() >= task.end:
                 break

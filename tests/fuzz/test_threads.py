@@ -111,6 +111,7 @@ def test_loops_over_rows(case: Case, where: Configuration) -> None:
     check(case, where)
 
 
+@pytest.mark.filterwarnings("ignore:the option:RuntimeWarning")  # some loops cannot do what it asks
 @EXAMPLES
 @given(case=drawn(matmuls.make), where=CONFIGURATIONS)
 def test_matmuls(case: Case, where: Configuration) -> None:

@@ -159,7 +159,8 @@ def test_maps_are_of_parameters_and_constants() -> None:
     m, n, k, pitch = (LaunchValue((at,), bits=32) for at in range(3, 7))
     assert first == TensorMap(0, (m, k), (pitch,), "f16", (64, 32), 64)
     assert second == TensorMap(1, (k, n), (LaunchValue((), 128),), "f16", (32, 64), 128)
-    assert third == TensorMap(2, (m, n), (LaunchValue((), 128),), "f16", (64, 64), 128)
+    strides = (LaunchValue((), 128),)
+    assert third == TensorMap(2, (m, n), strides, "f16", (64, 64), 128, written=True)
 
 
 @tile.jit
@@ -354,6 +355,18 @@ def test_arrays_that_have_no_map(maps: Maps, values: tuple[int, ...], text: str)
     assert maps.made == []
 
 
+def test_arrays_whose_last_extent_is_no_multiple_of_what_tma_writes(maps: Maps) -> None:
+    """TMA would overwrite what follows the last element, up to 16 bytes."""
+    encoder = MapEncoder(DESCRIPTION._replace(written=True), lambda: 0xE000)
+    with pytest.raises(UnmappableError, match="its extent along the last axis is 100 bytes, and"):
+        encoder.encoded((0x1000, 100, 50, 64))
+    assert maps.made == []
+    encoder.encoded((0x1000, 100, 56, 64))
+    encoder.encoded((0, 100, 0, 64))
+    new_encoder().encoded((0x1000, 100, 50, 64))  # it is only read
+    assert len(maps.made) == 3
+
+
 def test_a_map_of_more_axes(maps: Maps) -> None:
     """Images N x H x W x C, whose strides are multiplied extents; that of an axis of one is ignored."""
     n, h, w, c = (LaunchValue((at,), 1, 32) for at in range(1, 5))
@@ -541,7 +554,7 @@ BLOCKS = {"BM": 64, "BN": 64, "BK": 32}
 def test_repeated_launches_find_their_maps(launching: Launching, maps: Maps) -> None:
     assert launching.context == CONTEXT
     a, b, c, d = (half(128 * 128) for _ in range(4))
-    sizes = (100, 90, 50, 56)
+    sizes = (100, 96, 50, 56)
     matmul[2, 2](a, b, c, *sizes, **BLOCKS)
     matmul[2, 2](a, b, d, *sizes, **BLOCKS)  # to another array, so the long way, once
     matmul[2, 2](d, b, c, *sizes, **BLOCKS)
@@ -552,9 +565,9 @@ def test_repeated_launches_find_their_maps(launching: Launching, maps: Maps) -> 
     assert launching.launched == [(1, 2, 3), (1, 2, 4), (5, 2, 3), (5, 2, 3), (1, 2, 3)]
     assert maps.made == [
         ("f16", a.data_ptr(), [100, 50], [112], (64, 32), 64),
-        ("f16", b.data_ptr(), [50, 90], [256], (32, 64), 128),
-        ("f16", c.data_ptr(), [100, 90], [256], (64, 64), 128),
-        ("f16", d.data_ptr(), [100, 90], [256], (64, 64), 128),
+        ("f16", b.data_ptr(), [50, 96], [256], (32, 64), 128),
+        ("f16", c.data_ptr(), [100, 96], [256], (64, 64), 128),
+        ("f16", d.data_ptr(), [100, 96], [256], (64, 64), 128),
         ("f16", d.data_ptr(), [100, 50], [112], (64, 32), 64),
     ]
 
@@ -603,7 +616,7 @@ def test_arrays_without_maps_are_copied_by_threads(launching: Launching, maps: M
     a, b, c = (half(128 * 128) for _ in range(3))
     launching.maps = 0
     with pytest.warns(
-        RuntimeWarning, match="accesses an array without TMA, which is slower: its stride"
+        tile.PerformanceWarning, match="accesses an array without TMA, which is slower: its stride"
     ):
         matmul[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)
     matmul[2, 2](a, b, c, 100, 90, 50, -56, **BLOCKS)

@@ -21,7 +21,13 @@ from tile.backends.nvptx.host_staging import current_streams, stream_reader
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, LaunchMetadata
 from tile.backends.nvptx.loaded_module import Loaded, image
 from tile.backends.nvptx.tensor_maps import MapEncoder, UnmappableError
-from tile.errors import ArgumentValueError, BackendError, ExecutionError, OutOfResourcesError
+from tile.errors import (
+    ArgumentValueError,
+    BackendError,
+    ExecutionError,
+    OutOfResourcesError,
+    PerformanceWarning,
+)
 from tile.tracebacks import warn
 
 if TYPE_CHECKING:
@@ -252,7 +258,8 @@ class LoadedKernel:
         """Return the same kernel without tensor maps; a warning says so once."""
         if not self._warned:
             self._warned = True
-            warn(f"`{self.name}` accesses an array without TMA, which is slower: {reason}")
+            message = f"`{self.name}` accesses an array without TMA, which is slower: {reason}"
+            warn(message, category=PerformanceWarning)
         return self._compile_without_maps()
 
     def _start(

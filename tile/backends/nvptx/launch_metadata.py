@@ -48,7 +48,8 @@ class TensorMap(NamedTuple):
     name of a type, and `swizzle` the width of the swizzle in bytes. With `in_strips`, the last axis
     is divided into one of strips, the outermost one of the map, and one of elements, and `box_dim`
     has both. With a `window`, the map is for im2col mode: the window is the lower corner, the upper
-    corner and the steps along the spatial axes, and `box_dim` is of pixels and channels.
+    corner and the steps along the spatial axes, and `box_dim` is of pixels and channels. TMA
+    writes the array through a map that is `written`.
     """
 
     base: int
@@ -60,14 +61,15 @@ class TensorMap(NamedTuple):
     in_strips: bool = False
     window: tuple[tuple[int, ...], ...] = ()
     offset: LaunchValue = LaunchValue((), 0)
+    written: bool = False
 
     @classmethod
     def of(cls, data: Sequence[Any]) -> TensorMap:
         """Return the map that `LaunchMetadata.data` described."""
-        base, extents, strides, element, box_dim, swizzle, in_strips, window, offset = data
+        base, extents, strides, element, box_dim, swizzle, in_strips, window, offset, written = data
         array = (_values(extents), _values(strides), element, tuple(box_dim))
         (before,) = _values([offset])
-        return cls(base, *array, swizzle, in_strips, tuple(map(tuple, window)), before)
+        return cls(base, *array, swizzle, in_strips, tuple(map(tuple, window)), before, written)
 
 
 def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:

@@ -17,7 +17,7 @@ from tile.backends.nvptx.launch_metadata import TensorMap
 from tile.errors import BackendError, ExecutionError
 
 CACHE_SIZE = 256  # cached maps of one parameter; a full cache is cleared
-_ALIGNMENT = 16  # bytes: alignment of addresses and strides
+_ALIGNMENT = 16  # bytes: alignment of addresses and strides, and what TMA writes at least
 _MAX_STRIDE = 1 << 40
 _UNSIGNED = (1 << 32) - 1
 # Drivers encode maps of arrays under 128 KiB that have gaps wrongly on Blackwell: TMA may fault.
@@ -127,6 +127,13 @@ class MapEncoder:
                     f"its stride along axis {axis} is {stride} bytes, and a map takes multiples of "
                     f"{_ALIGNMENT} from 0 to {_MAX_STRIDE}"
                 )
+        row = extents[-1] * self.itemsize
+        if array.written and not is_empty and row % _ALIGNMENT:
+            # It would write up to the next multiple (github.com/triton-lang/triton/pull/11893).
+            raise UnmappableError(
+                f"its extent along the last axis is {row} bytes, and TMA writes multiples of "
+                f"{_ALIGNMENT}"
+            )
         if array.in_strips:
             width = array.box_dim[-1]
             # Launches whose last extent is no multiple of a strip do not use the map.

@@ -327,6 +327,7 @@ def tensor_map_of(
         strips.swizzle,
         box_dim is not None and len(box_dim) > len(strips.shape),
         offset=_launch_value(offset),
+        written=op.defn in (ops.tma.tma_store, ops.tma.tma_reduce),
     )
 
 
