@@ -44,7 +44,8 @@ class PerformanceWarning(UserWarning):
     """A line of a kernel, or a kernel, takes more than twice the time that it could.
 
     Issued when a kernel is compiled, once for each line, or launched, once for each kernel; the
-    message says why, and what would be faster. `warnings.simplefilter("ignore", tile.PerformanceWarning)` silences it.
+    message says why, and what would be faster.
+    `warnings.simplefilter("ignore", tile.PerformanceWarning)` silences it.
     """
 
 
