@@ -148,14 +148,6 @@ def test_any_dot_can_be_shared_by_threads(
     assert layout.in_size(REGISTER) == max(1, elements // (32 * warps))
 
 
-def test_lanes_of_a_dot_load_vectors_in_pairs() -> None:
-    """Adjacent lanes load one vector of `b`, and lanes that are two apart one of `a`."""
-    layout = fma_accumulator_layout((128, 128), 32, 8)
-    rows, columns = (layout.select_outs(axis).images(LANE) for axis in ("dim0", "dim1"))
-    assert columns == (0, 4, 8, 16, 0)
-    assert rows == (4, 0, 0, 0, 8)
-
-
 @SETTINGS
 @given(
     m=st.sampled_from([16, 32, 64, 128]),

@@ -31,7 +31,6 @@ from tile.simt.hopper.wgmma_layouts import (
     wgmma_instruction,
 )
 from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.dims import LANE
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import (
     MmaShape,
@@ -144,23 +143,7 @@ def fma_accumulator_layout(
     if across > 1:
         threads[-1] *= across
         micro[-1] = 1
-    layout = blocked(extents, micro, threads, warps)
-    return layout if across > 1 else _interleaved(layout, threads[-1])
-
-
-def _interleaved(layout: LinearLayout, columns: int) -> LinearLayout:
-    """Return a layout in which adjacent lanes hold elements of two rows, not of one.
-
-    columns: the lanes in a row. A warp loads vectors of 16 bytes from shared memory in two cycles
-    if pairs of lanes, adjacent or two apart, load one vector, and else in four (H200, 2026-11-29).
-    """
-    across = columns.bit_length() - 1
-    lanes = layout.images(LANE)
-    if not across or across == len(lanes):
-        return layout
-    mixed = (lanes[across], *lanes[:across], *lanes[across + 1 :])
-    ins = tuple((name, mixed if name == LANE else images) for name, images in layout.ins)
-    return LinearLayout(ins, layout.outs)
+    return blocked(extents, micro, threads, warps)
 
 
 def _shared_out(batch: Sequence[int], extents: Sequence[int], count: int) -> list[int]:
