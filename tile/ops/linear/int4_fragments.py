@@ -36,19 +36,28 @@ def fragments(x, WARPS: tl.constexpr):
 
 
 @tile.jit
-def load_fragments(pointers, mask, WARPS: tl.constexpr, LENGTH: tl.constexpr):
-    """Return `fragments` of rows of LENGTH elements, of which a lane has a fourth.
+def load_lanes(pointers, mask, LENGTH: tl.constexpr):
+    """Return tiles of rows of LENGTH elements, of each of which a lane has a fourth.
 
     pointers: to the first element of each row.
     """
     OWN: tl.constexpr = LENGTH // 4
     if OWN <= VECTOR:
         x = tl.load(pointers + tl.arange(0, LENGTH)[None, :], mask=mask, other=0.0)
-    else:  # in two vectors
-        tl.static_assert(OWN == 2 * VECTOR)
-        at = tl.arange(0, LENGTH // 2)[None, :]
-        at = at // VECTOR * OWN + at % VECTOR
-        x = tl.load(pointers + at, mask=mask, other=0.0)
-        x = tl.join(x, tl.load(pointers + (at + VECTOR), mask=mask, other=0.0))
-        x = x.reshape(x.shape[0], 4, VECTOR, 2).permute(0, 1, 3, 2).reshape(x.shape[0], LENGTH)
+        return (x,)
+    tl.static_assert(OWN == 2 * VECTOR)
+    at = tl.arange(0, LENGTH // 2)[None, :]
+    at = at // VECTOR * OWN + at % VECTOR
+    x = tl.load(pointers + at, mask=mask, other=0.0)
+    return x, tl.load(pointers + (at + VECTOR), mask=mask, other=0.0)
+
+
+@tile.jit
+def joined(tiles, WARPS: tl.constexpr):
+    """Return `fragments` of the rows that `load_lanes` has loaded."""
+    x = tiles[0]
+    if len(tiles) == 2:
+        rows: tl.constexpr = x.shape[0]
+        x = tl.join(*tiles).reshape(rows, 4, VECTOR, 2).permute(0, 1, 3, 2)
+        x = x.reshape(rows, 8 * VECTOR)
     return fragments(x, WARPS)
