@@ -181,7 +181,7 @@ def test_sequences(
 ) -> None:
     """Blocks of keys end in the next sequence."""
     config = {"BLOCK_M": 64, "BLOCK_N": tile_of_keys, "LANE_SUMS": size == 64}
-    monkeypatch.setattr(varlen_module, "TABLE", Table({(ANY,) * 4: config}, {}))
+    monkeypatch.setattr(varlen_module, "BY_DESCRIPTORS", Table({(ANY,) * 4: config}, {}))
     queries, keys, options = SEQUENCES[name]
     check_sequences(queries, keys, size, 2, options)
     assert forms == [True, True]

@@ -1,0 +1,40 @@
+"""The configurations of attention of sequences of different lengths."""
+
+from __future__ import annotations
+
+from tile.ops.core.tables import ANY, Table
+
+# With keys and values by descriptors, by the size of a head, the bytes of an element, whether
+# attention is causal, and the longest sequence: those of `attention`, not measured for sequences.
+_SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
+_FOUR = {**_SMALL, "maxnreg": 128}  # programs on a multiprocessor
+_LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
+_TWO = {**_LARGE, "maxnreg": 128, "LANE_SUMS": True}
+BY_DESCRIPTORS = Table(
+    {(ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64, 2, 0, 1024): _FOUR,
+            (64, 2, 1, 2048): _FOUR,
+            (64, 2, ANY, ANY): _TWO,
+            (128, 2, ANY, ANY): _LARGE,
+            (256, 2, ANY, ANY): {**_LARGE, "BLOCK_N": 64},
+            (ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
+        }
+    },
+)
+
+# Those of a program for each multiprocessor, which takes several blocks of queries
+# (attention_tables.py), by the size of a head and the bytes of an element. H200, 2026-11-29: 492 to
+# 538 TFLOP/s of four sequences of 2048, 481 to 485 without; heads of 256 are not measured.
+BY_SEVERAL_BLOCKS = Table(
+    {(ANY, ANY): {}},
+    {
+        "nvptx": {
+            (64, ANY): {},
+            (128, 2): {**_LARGE, "PROGRAMS": 132},
+            (128, ANY): {},
+            (ANY, ANY): {},
+        }
+    },
+)
