@@ -37,6 +37,9 @@ KINDS: dict[str, Callable[[Pick], Case]] = {
     "matmuls": matmuls.make,
 }
 WARPS, STAGES = (1, 2, 4, 8), (1, 2, 3, 4)
+# Results do not depend on these either, which few targets obey.
+USES_OF_TMA = (None, None, "", "stores", "strips", "stores+strips+pointers")
+WARP_SPECIALIZE = (None, None, True, False)
 
 
 class Verdict(enum.Enum):
@@ -62,7 +65,14 @@ class Drawn:
         generator = random.Random(number)
         case = KINDS[kind](generator.randrange)
         warps, stages = generator.choice(WARPS), generator.choice(STAGES)
-        options = Options(num_warps=warps, num_stages=stages, enable_fp_fusion=False)
+        options = Options(
+            num_warps=warps,
+            num_stages=stages,
+            enable_fp_fusion=False,
+            tma=generator.choice(USES_OF_TMA),
+            warp_specialize=generator.choice(WARP_SPECIALIZE),
+            num_ctas=2 if case.grid[0] % 2 == 0 and generator.random() < 0.2 else 1,
+        )
         return cls(number, kind, case, options)
 
     def on(self, target: str) -> Sequence[Any]:
