@@ -111,7 +111,8 @@ def test_loops_over_rows(case: Case, where: Configuration) -> None:
     check(case, where)
 
 
-@pytest.mark.filterwarnings("ignore:the option:RuntimeWarning")  # some loops cannot do what it asks
+# Some loops cannot do what they are asked for.
+@pytest.mark.filterwarnings("ignore:the option|this loop is not warp-specialized:RuntimeWarning")
 @EXAMPLES
 @given(case=drawn(matmuls.make), where=CONFIGURATIONS)
 def test_matmuls(case: Case, where: Configuration) -> None:

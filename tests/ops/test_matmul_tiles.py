@@ -74,6 +74,7 @@ def test_stages_have_no_columns_that_no_wgmma_reads(
     by_columns: bool, used: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of `b` consist of strips of 64 columns; columns of it are the rows of its buffer."""
+    pytest.importorskip("llvmlite")
     kernels: list[Any] = []
 
     def launch(kernel: Any, grid: Any) -> Any:

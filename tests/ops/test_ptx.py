@@ -207,11 +207,8 @@ def test_attention_neither_spills_nor_serializes_wgmmas(
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [128, 256])
-def test_attention_of_sequences_has_a_producer(
-    size: int, causal: bool, compiled: dict[str, str]
-) -> None:
-    x, starts = zeros(8192, 16, size), np.array([0, 2048, 8192], np.int32)
+def test_attention_of_sequences_has_a_producer(causal: bool, compiled: dict[str, str]) -> None:
+    x, starts = zeros(8192, 16, 128), np.array([0, 2048, 8192], np.int32)
     with tile.backend("nvptx:sm_90a"):
         tile.ops.varlen_attention(x, x, x, starts, starts, 6144, causal)
     text = compiled["varlen_kernel"]
