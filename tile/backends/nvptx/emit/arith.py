@@ -120,10 +120,12 @@ def select(builder: FunctionBuilder, op: Operation) -> None:
 
     Of single ones that were converted from accumulators of a wgmma, ptxas selects before it
     converts, above the wait for the wgmma, and then serializes all of them (C7514, ptxas 13.0).
+    Before sm_80, which converts two numbers at once, packing them costs a register and more.
     """
     ty = llvm_type(op.result.type.element)
     conditions, *columns = (builder.of(value) for value in op.inputs)
-    if ty not in ("half", "bfloat", "i16") or len(conditions) % 2 or len({*conditions}) > 1:
+    packed = builder.module.arch.capability >= 80 and ty in ("half", "bfloat", "i16")
+    if not packed or len(conditions) % 2 or len({*conditions}) > 1:
         return llvm.select(builder, op)
     results: list[str] = []
     for first in range(0, len(conditions), 2):
