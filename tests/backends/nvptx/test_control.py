@@ -273,6 +273,8 @@ def test_prints_and_assertions(arch: str) -> None:
     assert [a.message for a in emitted.metadata.assertions] == ['a "claim"', "another"]
     assert emitted.metadata.assertions[0].loc is not None
     assert "vprintf" in ptx
+    # All threads of a warp call, so that ptxas still holds values for uniform.
+    assert ptx.count("vote.sync.any") == ptx.count("call.uni tile_$_report") == 2
     # A false assertion is reported, and ends the thread. It fails the launch only in launches by
     # others, such as TorchInductor's, which do not set the record.
     report = ptx[ptx.index("_report") :]

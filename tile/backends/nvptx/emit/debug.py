@@ -151,6 +151,7 @@ def _print(builder: FunctionBuilder, text: str, values: Sequence[Argument]) -> N
 
 REPORT = "@tile.report"
 ASSERTION = "{i32, i32, ptr, ptr, ptr}"  # number, line, message, file, function
+_VOTE = "@llvm.nvvm.vote.any.sync"  # mask of lanes, condition
 FAIL = "@__assertfail"  # a function of the driver: message, file, line, function, bytes of a char
 
 # A launcher that does not set the record, as TorchInductor's or a C program's, reads no report:
@@ -169,7 +170,7 @@ def _report(failure: str) -> str:
 
 
 def device_assert(builder: FunctionBuilder, op: Operation) -> None:
-    """Emit one branch for all registers."""
+    """Emit one branch for all registers and lanes."""
     conditions = builder.of(op.inputs[0])
     masks = builder.masks(op, len(conditions))
     any_failed = ""
@@ -190,8 +191,11 @@ def device_assert(builder: FunctionBuilder, op: Operation) -> None:
         builder.module.declare(FAIL, f"declare void {FAIL}(ptr, ptr, i32, ptr, i64) noreturn")
         builder.module.declare(REPORT, _report(_FAILURE))
     constant = _constant(builder.module, len(assertions), assertions[-1])
-    report = f"call void {REPORT}(ptr addrspace(1) {constant})"
-    when(builder, any_failed, lambda: builder.do(report))
+    # ptxas holds nothing for uniform after a call that some threads of a warp make: loops of wgmmas
+    # then copy each descriptor from registers of threads. So all of a warp call, if one has failed.
+    warp_failed = builder.call(_VOTE, "i1", ("i32", "-1"), ("i1", any_failed), pure=False)
+    report = f"call void {REPORT}(ptr addrspace(1) {constant}, i1 {any_failed})"
+    when(builder, warp_failed, lambda: builder.do(report))
 
 
 def _constant(module: ModuleText, number: int, assertion: Assertion) -> str:
