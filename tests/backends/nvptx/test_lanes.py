@@ -48,7 +48,7 @@ def test_one_condition_selects_two_numbers_of_a_register(element: str, arch: str
     }}
     """
     ptx = check(text, arch)
-    if arch == "sm_75":  # which rounds one at a time, and would have to pack them
+    if arch == "sm_75":  # which converts one at a time, and would have to pack them
         assert ptx.count("selp.b16") == 4
     else:
         assert "selp.b16" not in ptx
