@@ -17,6 +17,7 @@ from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops import shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
+from tile.simt.assign.remove_conversions import fold
 from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
 from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_region, scan, scan_region
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
@@ -53,6 +54,9 @@ def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                                   %c = convert_layout %b : tile<4xf32, ...>
                                                   %r = reduce_region %c : f32 { add }
 
+    A result is converted to the layout of the operation that it stands for, or at once to that of
+    its use.
+
     Sorts become butterflies with comparisons, and `flip` a `butterfly`; `gather` and `histogram` go
     through buffers in shared memory.
 
@@ -65,6 +69,7 @@ def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
             rule = RULES.get(op.defn)
             if rule is not None:
                 _replace(op, rule, target)
+        fold(function)
 
 
 def _replace(op: Operation, rule: Rule, target: SimtTarget) -> None:
