@@ -85,6 +85,7 @@ class RematerializationPlan:
     block: Block  # where they are used
     instead: Operation | None = None  # the conversion that is then gone
     available: frozenset[tuple[Value, LinearLayout]] = frozenset()  # available after the rewrite
+    buffered: frozenset[Value] = frozenset()  # in shared memory, whence any layout can be read
     reach: int = field(init=False)  # operations that may still be considered
     # The operations that are to be done in a layout; other values are converted.
     chosen: dict[tuple[Value, LinearLayout], bool] = field(default_factory=dict)
@@ -113,6 +114,8 @@ class RematerializationPlan:
         )
 
     def converted(self, value: Value, layout: LinearLayout) -> float:
+        if value in self.buffered:
+            return tile_type(value).of.bytes_of(1 << layout.in_bits(REGISTER))
         cost = conversion_cost(tile_type(value), layout_of(value), layout, self.tuning)
         return cost / self.tuning.loop_weight if self.block is not value.block else cost
 

@@ -7,6 +7,7 @@ channels          multi-buffers that async copies fill: how these are issued, aw
 multi_buffer      multi-buffers in shared memory, whose layouts `buffer_layouts` chooses, by
 iteration
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
+recompute_operands  operands that are computed in the layout of their dots
 wgmma_overlap     wgmmas in flight across iterations, and dots that run an iteration later
 warp_specialize   TMA loads in producer warps
 multicast         blocks that both programs of a cluster load
@@ -34,6 +35,7 @@ from tile.simt.ops.layout_inference import layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
 from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
+from tile.simt.schedule.pipeline_loops.recompute_operands import recompute_operands
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner, specialize_option
 from tile.simt.schedule.pipeline_loops.warp_specialize import (
     CannotSpecializeError,
@@ -134,6 +136,11 @@ def pipeline_loops(
             function, aliases, resources, num_stages, specialized=warp_specialize is True
         )
         plans = planner.plans()
+        recomputed = [recompute_operands(plan, target) for plan in plans]
+        if any(recomputed):
+            remove_dead(function)
+            plans = planner.plans()
+        planner.warn_of_pixels(plans)
         schedules = {plan.loop: LoopSchedule(plan.loop) for plan in plans}
         for plan in plans:
             if plan.prefetched:

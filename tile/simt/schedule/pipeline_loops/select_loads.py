@@ -9,7 +9,7 @@ from functools import cached_property
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.dot_operands import feeds_dot
-from tile.ir.core import Function, Operation
+from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import is_zero
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
@@ -63,7 +63,7 @@ class LoopPlan:
 
     async_loads: async copies to shared memory, all to as many stages.
     shared_loads: loaded by threads, then stored there, all to as many stages.
-    register_loads: loop-carried in registers.
+    register_loads: loop-carried in registers, as scalars are.
     double_buffered: operands that the iteration computes, which are stored to two buffers.
     early_loads: what addresses of cp.async copies may be loaded by, when these are issued.
     """
@@ -155,7 +155,6 @@ class LoopPlanner:
                 plans.append(plan)
                 self.resources.shared.reserve(loop, plan.bytes, plan.buffer_reads)
         self.resources.shared.finish(self.function)
-        self.warn_of_pixels(plans)
         return plans[::-1]
 
     def plan(self, loop: Operation, stages: int) -> LoopPlan | None:
@@ -205,6 +204,14 @@ class LoopPlanner:
         loads = [op for op in body if op.defn is memory.load and _may_be_early(op)]
         return frozenset(self.unaliased(loop, loads))
 
+    def scalar_loads(self, loop: Operation) -> tuple[Operation, ...]:
+        """Return the loads of scalars that operands of dots are computed from, such as scales."""
+        (body,) = loop.regions
+        loads = [op for op in body if op.defn is memory.load and _may_be_early(op)]
+        scalars = [op for op in loads if not _is_tile(op.result) and feeds_dot(op.result)]
+        movable = [op for op in scalars if backward_slice(loop, op.inputs) is not None]
+        return tuple(self.unaliased(loop, movable)) if movable else ()
+
     def candidates(
         self,
         loop: Operation,
@@ -213,6 +220,7 @@ class LoopPlanner:
         async_loads: Sequence[BufferedLoad],
     ) -> Iterator[LoopPlan]:
         """Yield plans for some loads, from the largest buffers to the smallest, or none."""
+        scalars = self.scalar_loads(loop)
         most = max([buffer_stages(each.issue, stages) for each in async_loads], default=0)
         for async_stages in (*range(most, 1, -1), 0):
             copies = in_stages(async_loads, async_stages)
@@ -225,7 +233,7 @@ class LoopPlanner:
                 in_registers = {*prefetched} - {each.load for each in shared_loads}
                 register_loads = tuple(load for load in prefetched if load in in_registers)
                 if copies or prefetched:
-                    yield LoopPlan(loop, copies, shared_loads, register_loads)
+                    yield LoopPlan(loop, copies, shared_loads, (*register_loads, *scalars))
 
     def fits(self, plan: LoopPlan) -> bool:
         """Return True if shared memory suffices for the buffers of a plan."""
@@ -434,7 +442,11 @@ def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
 
 def _is_candidate(op: Operation) -> bool:
     """Return True if an operation is a load of a tile that may be done early."""
-    return op.defn is memory.load and isinstance(op.result.type, Tile) and _may_be_early(op)
+    return op.defn is memory.load and _is_tile(op.result) and _may_be_early(op)
+
+
+def _is_tile(value: Value) -> bool:
+    return isinstance(value.type, Tile)
 
 
 def _may_be_early(load: Operation) -> bool:
@@ -444,7 +456,7 @@ def _may_be_early(load: Operation) -> bool:
 
 def _is_unguarded(load: Operation) -> bool:
     """Return True if a load is of a scalar, may be early, and no assertion is before it."""
-    if isinstance(load.result.type, Tile) or not _may_be_early(load):
+    if _is_tile(load.result) or not _may_be_early(load):
         return False
     around = (load, *load.ancestors())
     asserts = [op for op in load.function.walk() if op.defn is debug.device_assert]
