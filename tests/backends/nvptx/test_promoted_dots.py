@@ -20,7 +20,16 @@ SIGNATURE = {
 
 @tile.jit
 def matmul(
-    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, LIMIT: tl.constexpr = 128
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    LIMIT: tl.constexpr = 128,
+    COLUMNS: tl.constexpr = 256,
 ):
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, 128])
     b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, 128])
@@ -31,7 +40,8 @@ def matmul(
         x, y = a.load([row, k]), tl.trans(b.load([column, k]))
         total = tl.dot(x, y, total, max_num_imprecise_acc=LIMIT)
     rows, columns = row + tl.arange(0, BM), column + tl.arange(0, BN)
-    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.bfloat16))
+    inside = (tl.arange(0, BN) < COLUMNS)[None, :]
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.bfloat16), mask=inside)
 
 
 def has_producer(bm: int, bn: int, warps: int, limit: int = 128, **options: Any) -> bool:
@@ -68,5 +78,16 @@ def test_two_tiles_of_sums_do_not_spill(warp_specialize: bool | None) -> None:
     options = {"num_warps": 8, "num_stages": 3, "warp_specialize": warp_specialize}
     ptx = str(tile.compile(matmul, SIGNATURE, constants, options, "nvptx:sm_90a").asm["ptx"])
     assert ptx.count("wgmma.mma_async.sync.aligned.m64n128k32") == 8
+    said = assemble(ptx, "sm_90a")
+    assert "C75" not in said and " 0 bytes spill stores, 0 bytes spill loads" in said
+
+
+def test_columns_that_are_no_power_of_two() -> None:
+    """Others are not computed, and a thread holds two tiles of the sums of 160."""
+    constants = {"BM": 128, "BN": 256, "COLUMNS": 160}
+    options = {"num_warps": 8, "num_stages": 4}
+    ptx = str(tile.compile(matmul, SIGNATURE, constants, options, "nvptx:sm_90a").asm["ptx"])
+    assert ptx.count("wgmma.mma_async.sync.aligned.m64n160k32") == 4
+    assert "m64n256" not in ptx
     said = assemble(ptx, "sm_90a")
     assert "C75" not in said and " 0 bytes spill stores, 0 bytes spill loads" in said

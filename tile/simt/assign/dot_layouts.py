@@ -42,7 +42,8 @@ from tile.simt.ops.mma import mma_dot
 from tile.simt.ops.wgmma import wgmma, wgmma_wait
 from tile.simt.target import SimtTarget
 
-WGMMA_COLUMNS = 8  # wgmma of 16-bit elements has any multiple of these
+# wgmma has any multiple of these columns.
+WGMMA_COLUMNS, WGMMA_INTEGER_COLUMNS = 8, 16
 
 _matrix_layout = lru_cache(maxsize=1024)(matrix_layout)
 _fma_operand_layouts = lru_cache(maxsize=1024)(fma_operand_layouts)
@@ -273,10 +274,11 @@ def _used_columns(
 ) -> int:
     """Return how many columns wgmma computes of a dot: those used, if they are one tile."""
     columns = int(op.result.type.shape[-1])
-    if shape.bits != F16.bits or columns != shape.n or warpgroups[1] > 1:
+    if columns != shape.n or warpgroups[1] > 1:
         return columns
     used = used_columns(op.result, forms()) or columns
-    return -(-used // WGMMA_COLUMNS) * WGMMA_COLUMNS
+    step = WGMMA_COLUMNS if op.result.type.element.is_floating() else WGMMA_INTEGER_COLUMNS
+    return -(-used // step) * step
 
 
 def _by_threads(op: Operation, target: SimtTarget, num_warps: int, tiling: DotTiling) -> DotLayouts:

@@ -116,6 +116,7 @@ def _added(dot: Operation) -> _AddedDot | None:
         constant_of(dot["acc"]) != 0
         or (m, columns) != (shape.m * rows, shape.n)
         or groups > 1
+        or dot["columns"] not in (0, columns)
         or columns // PARTS < LEAST_COLUMNS
         or part_layout(b, 1, PARTS) is None
     ):
