@@ -40,7 +40,8 @@ def insert_barriers(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Insert a barrier before each access that could race with another thread's access.
 
     Needs the offsets that `allocate-shared` assigns. No barrier is needed between accesses in which
-    each thread touches only its own elements, nor between different stages of a multi-buffer.
+    each thread touches only its own elements, nor between different stages of a multi-buffer, nor
+    between iterations of a loop that access different elements of memory.
     Barriers that are already in the function count. Pairs of parameters that would need more
     barriers if their memory overlapped are recorded in the kernel (`disjoint`).
 

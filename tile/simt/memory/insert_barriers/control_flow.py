@@ -12,6 +12,7 @@ from tile.ir.effects import iterations
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control, memory
 from tile.simt import ops
+from tile.simt.memory.insert_barriers.iterations import Strides
 from tile.simt.memory.insert_barriers.memory_effects import (
     ACCESSING,
     Access,
@@ -132,6 +133,7 @@ class Structure:
     """
 
     alias: Alias
+    strides: Strides
     body: Body = field(default_factory=list)
     stage_bases: set[tuple[Value, Value | None]] = field(default_factory=set)
     max_pending: dict[Flight, int] = field(default_factory=lambda: dict.fromkeys(Flight, 0))
@@ -141,15 +143,15 @@ class Structure:
 
 def structure(function: Function, alias: Alias) -> Structure:
     """Return the operations of a function that matter to barriers."""
-    builder = _Builder(alias)
+    builder = _Builder(alias, Strides(function))
     builder.structure.body = builder.block(function.body)
     return builder.structure
 
 
 class _Builder:
-    def __init__(self, alias: Alias) -> None:
+    def __init__(self, alias: Alias, strides: Strides) -> None:
         self.alias = alias
-        self.structure = Structure(alias)
+        self.structure = Structure(alias, strides)
 
     def block(self, block: Block) -> Body:
         rules = ((_NODES.get(op.defn), op) for op in block)

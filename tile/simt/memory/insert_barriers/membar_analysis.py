@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tile.analysis.alias import PointsTo
 from tile.errors import CompilationError
@@ -37,13 +38,16 @@ from tile.simt.memory.insert_barriers.control_flow import (
     WarpgroupBarrier,
 )
 from tile.simt.memory.insert_barriers.memory_effects import (
+    READ,
     Access,
+    Earlier,
     Kind,
     MemoryAccess,
     Mode,
     Renaming,
     Stage,
     StageIndex,
+    Through,
     memory_access_through,
 )
 from tile.simt.tuning import TuningConstants
@@ -69,7 +73,7 @@ class Pending:
     in_flight: dict[Flight, Groups] = field(
         default_factory=lambda: {Flight.COPIES: [set()], Flight.WGMMAS: []}
     )
-    memory: dict[tuple[PointsTo, Mode], frozenset[Value | None]] = field(default_factory=dict)
+    memory: dict[tuple[PointsTo, Mode], frozenset[Through]] = field(default_factory=dict)
     reaches_entry: bool = True
 
     # -- at one operation
@@ -192,12 +196,16 @@ class Pending:
         return pending, in_flight, memory, self.reaches_entry
 
     def renamed(
-        self, names: Renaming, bases: StageBases, redefined: Collection[Block] = frozenset()
+        self,
+        names: Renaming,
+        bases: StageBases,
+        redefined: Collection[Block] = frozenset(),
+        moves_on: Callable[[Value], bool] = lambda _: False,
     ) -> Pending:
         """Return the state with stages by their new names.
 
         Values that are defined in `redefined` blocks lose their names: they will be others when
-        these blocks run again.
+        these blocks run again. moves_on: pointers that reach other elements then.
         """
 
         def rename(item: StagedAccess) -> StagedAccess:
@@ -212,13 +220,17 @@ class Pending:
                 return access, None
             return item
 
-        def drop_redefined(value: Value | None) -> Value | None:
-            return None if value is None or value.block in redefined else value
+        def in_next_iteration(through: Through) -> Through:
+            pointer = through.pointer if isinstance(through, Earlier) else through
+            if pointer is None or pointer.block not in redefined:
+                return through
+            return Earlier(pointer) if may_conflict and moves_on(pointer) else None
 
+        may_conflict = any(mode != READ for _, mode in self.memory)
         result = self.mapped(rename)
         if redefined:
             for key, pointers in result.memory.items():
-                result.memory[key] = frozenset(map(drop_redefined, pointers))
+                result.memory[key] = frozenset(map(in_next_iteration, pointers))
         return result
 
 
@@ -419,11 +431,12 @@ class Solver:
     def fixed_point(self, loop: Loop, state: Pending) -> _LoopResult:
         """Solve a loop: iterate until the state at its head does not grow any more."""
         stage_bases = self.structure.stage_bases
+        moves_on = partial(self.structure.strides.moves_on, loop.op)
         entry = state.renamed(loop.entry, stage_bases)
         head = entry
         while True:
             result, end = self.iteration(loop, head)
-            back = end.renamed(loop.back, stage_bases, loop.blocks)
+            back = end.renamed(loop.back, stage_bases, loop.blocks, moves_on)
             if back <= head:
                 break
             head = head | back
@@ -432,7 +445,7 @@ class Solver:
         lower = entry | back
         if not head <= lower:
             better, end = self.iteration(loop, lower)
-            back = end.renamed(loop.back, stage_bases, loop.blocks)
+            back = end.renamed(loop.back, stage_bases, loop.blocks, moves_on)
             if back <= lower and self.cost(better) < self.cost(result):
                 result = better
         after = result.after.renamed(loop.exit, stage_bases)

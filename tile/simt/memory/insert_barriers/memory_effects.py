@@ -9,7 +9,8 @@ thread's element. Accesses through one and the same pointer value need no barrie
 accesses its own elements; nor do accesses through parameters that do not alias (see
 `tile/analysis/alias.py`). Where only an assumption says that they do not, it is recorded, unless
 both accesses are at equal offsets in code that no loop repeats between them: each thread then
-accesses its own elements of arrays that are one, as in calls in place. Parameters that are
+accesses its own elements of arrays that are one, as in calls in place. Neither do accesses through
+a pointer that reaches other elements in each iteration of a loop (`Earlier`). Parameters that are
 `unordered` need a barrier only at such equal offsets, between accesses of one element by several
 threads.
 
@@ -54,6 +55,17 @@ Mode = str
 READ, WRITE = "read", "write"
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A pointer of earlier iterations, which reached none of the elements that it now reaches."""
+
+    pointer: Value
+
+
+# What an access went through; None for a pointer that may have changed since.
+Through = Value | Earlier | None
+
+
 @dataclass(frozen=True, eq=False)
 class MemoryAccess:
     """An access of global memory.
@@ -75,9 +87,11 @@ class MemoryAccess:
     distinct: bool
     releases: bool
 
-    def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Value | None]) -> bool:
+    def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Through]) -> bool:
         """Return True if it conflicts with accesses of a mode and memory through `pointers`."""
-        if mode == self.mode != WRITE or not self.named.may_alias(where):
+        if self.pointer is not None:
+            pointers -= {Earlier(self.pointer)}
+        if not pointers or mode == self.mode != WRITE or not self.named.may_alias(where):
             return False
         if not self.ordered.may_alias(where):
             return self.is_shared(mode) and self.meets(pointers)
@@ -85,10 +99,10 @@ class MemoryAccess:
             return True
         return self.is_shared(mode)
 
-    def meets(self, pointers: frozenset[Value | None]) -> bool:
+    def meets(self, pointers: frozenset[Through]) -> bool:
         """Return True if one of some pointers may be at equal offsets."""
         own = None if self.pointer is None else _offsets(self.pointer)
-        others = (None if pointer is None else _offsets(pointer) for pointer in pointers)
+        others = (_offsets(pointer) if isinstance(pointer, Value) else None for pointer in pointers)
         return any(own is None or other in (own, None) for other in others)
 
     def is_shared(self, mode: Mode) -> bool:
@@ -99,14 +113,16 @@ class MemoryAccess:
         return not self.distinct and READ in (mode, self.mode)
 
     def assumed(
-        self, mode: Mode, where: PointsTo, pointers: frozenset[Value | None]
+        self, mode: Mode, where: PointsTo, pointers: frozenset[Through]
     ) -> frozenset[tuple[int, int]]:
         """Return the pairs of parameters without whose disjointness there would be a conflict."""
         pairs = disjoint_pairs(self.named, where)
         if not pairs or mode == self.mode != WRITE:
             return frozenset()
         own = None if self.pointer is None else _offsets(self.pointer)
-        equal = own is not None and all(p is not None and _offsets(p) == own for p in pointers)
+        equal = own is not None and all(
+            isinstance(p, Value) and _offsets(p) == own for p in pointers
+        )
         return frozenset() if equal and not self.is_shared(mode) else pairs
 
 
