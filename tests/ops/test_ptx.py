@@ -125,10 +125,21 @@ def test_launches_of_few_tiles_are_dependent(
 
 
 def test_other_operands_of_matmuls(compiled: dict[str, str]) -> None:
-    """Rows do not begin at multiples of 16 bytes."""
+    """Rows do not begin at multiples of 16 bytes, and a copy would be used too little."""
     with tile.backend("nvptx:sm_90a"):
-        tile.ops.matmul(zeros(512, 512), zeros(512, 300))
+        tile.ops.matmul(zeros(40, 512), zeros(512, 300))
     assert "mbarrier::complete_tx" not in compiled["matmul_kernel"]
+
+
+@pytest.mark.parametrize("n", [513, 516])
+def test_rows_are_copied_for_tma(n: int, compiled: dict[str, str]) -> None:
+    """Copies are stored by vectors, also those of single elements."""
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.matmul(zeros(512, n), zeros(n, 512).T.copy().T)
+    assert "cp.async.bulk.tensor" in compiled["matmul_kernel"]
+    text = compiled["copy_rows_kernel"]
+    assert ("ld.global.b16" if n % 2 else "ld.global.v2.b32") in text
+    assert ("st.global.v4.b32" if n % 2 else "st.global.v2.b32") in text
 
 
 @pytest.mark.parametrize(("k", "columns"), [(1792, 16), (1760, 16), (1792, 32)])

@@ -90,7 +90,7 @@ def few_tiles(
     a, b: strides of a batch, a row and a column, in elements. sizes: batches, M, N and K.
     """
     batches, m, n, k = sizes
-    if dtype.itemsize != 2 or min(m, n) < 2 or not (_is_aligned(a) and _is_aligned(b)):
+    if dtype.itemsize != 2 or min(m, n) < 2 or not (is_aligned(a) and is_aligned(b)):
         return None
     swapped = m <= MOST_SWAPPED and m < n
     if swapped:
@@ -102,7 +102,7 @@ def few_tiles(
     return FewTiles(config, swapped) if config else None
 
 
-def _is_aligned(strides: Strides) -> bool:
+def is_aligned(strides: Strides) -> bool:
     """Return True if TMA can load tiles of matrices of 16-bit elements with these strides."""
     batch, row, column = strides
     contiguous, other = sorted((row, column))

@@ -13,7 +13,7 @@ from tile.ops.core.call_plans import launch
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.int4_weights import SHIFT, expand_int4
 from tile.ops.linear.matmul_tiles import multiply_tiles, store_tile, tile_position
-from tile.ops.linear.strided_matmul import INT32_LIMIT
+from tile.ops.linear.strided import INT32_LIMIT
 
 # Bytes of these weights that are expanded at a time, by backend: 8192 x 8192 with 2048 rows takes
 # 402 us so on an H200, and 415 us as a whole (2026-11-26). Dependent launches save 7 us.

@@ -7,7 +7,8 @@ Programs go down `GROUP` tiles before they move to the next column, so that co-r
 share operands in the L2 cache. If a result has fewer tiles than the device has multiprocessors, the
 inner axis is split: each program adds up a part of it, and a second kernel adds up the parts in a
 fixed order, so that results are the same in every run. Stream-K splits all tiles evenly instead.
-A result of few rows may be computed as its transpose, b.T @ a.T (few_tiles.py).
+A result of few rows may be computed as its transpose, b.T @ a.T (few_tiles.py). Operands whose rows TMA
+cannot load may be copied first (aligned_rows.py).
 
 The gradients are matmuls of transposed views: da = dout @ b.T, db = a.T @ dout.
 """
@@ -26,11 +27,13 @@ from tile.ops.core.call import FLOATS, I8, I32, Call, Operand
 from tile.ops.core.call_plans import planned
 from tile.ops.core.epilogue import epilogue_of
 from tile.ops.core.reference import Array, wide
+from tile.ops.linear.aligned_rows import aligned_operands
 from tile.ops.linear.configurations import is_streamed, tiles_of
 from tile.ops.linear.few_tiles import few_tiles
 from tile.ops.linear.splits import check_splits
 from tile.ops.linear.stream_k import stream_matmul
-from tile.ops.linear.strided_matmul import Strided, reaches_far, strided_matmul, sums_of
+from tile.ops.linear.strided import Strided, reaches_far
+from tile.ops.linear.strided_matmul import strided_matmul, sums_of
 from tile.ops.pointwise.activation import activation_gradient
 
 
@@ -81,27 +84,28 @@ def matmul(
         raise ArgumentValueError("matmul: int8 operands have no `bias` and no `activation`")
     sizes = batches, m, n, k
     one, other = (Strided(operand.value, _matrix(operand)) for operand in (left, right))
+    if isinstance(splits, str):
+        if splits != "stream":
+            raise ArgumentValueError(
+                f"matmul: `splits` is {splits!r}; it must be None, 1 or more, or 'stream'"
+            )
+    else:
+        check_splits(call, splits)
+    shape = (batches, m, n) if len(left.shape) + len(right.shape) > 4 else (m, n)
+    result = call.output("out", out, shape, I32 if left.dtype == I8 else left.dtype)
+    if not result.size:
+        return result.value
+    out_matrix = Strided(result.value, _matrix(result))
+    one, other = aligned_operands(call, left.dtype, one, other, sizes)
     stream = isinstance(splits, str) or (
         splits is None
         and batches == 1
         and few_tiles(call.backend, left.dtype, one.strides, other.strides, sizes) is None
         and is_streamed(call.backend, left.dtype, m, n, k)
     )
-    if isinstance(splits, str):
-        if splits != "stream":
-            raise ArgumentValueError(
-                f"matmul: `splits` is {splits!r}; it must be None, 1 or more, or 'stream'"
-            )
-        splits = None
-    check_splits(call, splits)
-    shape = (batches, m, n) if len(left.shape) + len(right.shape) > 4 else (m, n)
-    result = call.output("out", out, shape, I32 if left.dtype == I8 else left.dtype)
-    if not result.size:
-        return result.value
-    out_matrix = Strided(result.value, _matrix(result))
     if stream and k:
         stream_matmul(
-            *(call, (a, b, bias), result, sizes),
+            *(call, (one.value, other.value, bias), result, sizes),
             (one.strides, other.strides, out_matrix.strides),
             *(sums_of(left.dtype), tiles_of(call.backend, left.dtype, m, n, k, precision)),
             function,
@@ -114,7 +118,7 @@ def matmul(
             bias=bias,
             function=function,
             precision=precision,
-            splits=splits,
+            splits=splits if isinstance(splits, int) else None,
         )
     return result.value
 

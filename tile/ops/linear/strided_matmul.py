@@ -8,7 +8,7 @@ copied, and an op with several matmuls has one plan.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import tile
 import tile.language as tl
@@ -25,36 +25,7 @@ from tile.ops.linear.configurations import (
 from tile.ops.linear.few_tiles import LEAST_SPLITS, few_tiles
 from tile.ops.linear.matmul_kernel import matmul_kernel
 from tile.ops.linear.splits import add_splits, splits_of
-
-INT32_LIMIT = 2**31
-
-
-class Strided(NamedTuple):
-    """An array as matrices; strides are those of a batch, a row and a column, in elements."""
-
-    value: Any
-    strides: tuple[int, int, int]
-
-    def transposed(self) -> Strided:
-        """Return the transposed matrices."""
-        batch, row, column = self.strides
-        return Strided(self.value, (batch, column, row))
-
-
-def rows_of(value: Any, length: int) -> Strided:
-    """Return a matrix of contiguous rows."""
-    return Strided(value, (0, length, 1))
-
-
-def reaches_far(a: Strided, b: Strided, sizes: tuple[int, int, int, int]) -> bool:
-    """Return True if the distance of elements of a matrix is no integer of 32 bits."""
-    _, m, n, k = sizes
-    extents = ((a, m, k), (b, k, n))
-    reaches = (
-        (rows - 1) * abs(one.strides[1]) + (columns - 1) * abs(one.strides[2])
-        for one, rows, columns in extents
-    )
-    return max(reaches) >= INT32_LIMIT
+from tile.ops.linear.strided import Strided, reaches_far
 
 
 def sums_of(dtype: DType) -> DType:

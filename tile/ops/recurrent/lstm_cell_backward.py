@@ -24,7 +24,8 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.linear.strided_matmul import rows_of, strided_matmul
+from tile.ops.linear.strided import rows_of
+from tile.ops.linear.strided_matmul import strided_matmul
 from tile.ops.recurrent.gates import cell_operands
 
 BLOCK = 256  # hidden units of a program
