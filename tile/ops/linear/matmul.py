@@ -7,8 +7,8 @@ Programs go down `GROUP` tiles before they move to the next column, so that co-r
 share operands in the L2 cache. If a result has fewer tiles than the device has multiprocessors, the
 inner axis is split: each program adds up a part of it, and a second kernel adds up the parts in a
 fixed order, so that results are the same in every run. Stream-K splits all tiles evenly instead.
-A result of few rows may be computed as its transpose, b.T @ a.T (few_tiles.py). Operands whose rows TMA
-cannot load may be copied first (aligned_rows.py).
+A result of few rows may be computed as its transpose, b.T @ a.T (few_tiles.py), and operands whose
+rows TMA cannot load may be copied first (aligned_rows.py).
 
 The gradients are matmuls of transposed views: da = dout @ b.T, db = a.T @ dout.
 """
