@@ -232,6 +232,21 @@ def test_fewer_stages_where_memory_is_short() -> None:
         assert [op.result.type.stages for op in allocs] == [stages] * 2
 
 
+def test_a_stage_less_where_a_second_program_fits_then() -> None:
+    """Not if registers leave room for one program only, or if that takes two stages less."""
+    few = 32 * 255  # registers: those of one program of 32 threads
+    for size, registers, stages in (
+        (24, 1 << 16, 3),
+        (23, 1 << 16, 4),
+        (32, 1 << 16, 4),
+        (24, few, 4),
+    ):
+        target = replace(CP_ASYNC, shared_bytes=size << 10, register_file=registers)
+        module = pipelined(Dot(), target, 4)
+        allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
+        assert [op.result.type.stages for op in allocs] == [stages] * 2
+
+
 @pytest.mark.parametrize("size", [8, 7, 4, 3, 1])
 def test_one_iteration_ahead_where_memory_is_short(size: int) -> None:
     """Two stages are of 8 KiB here, and in one the next tiles take the place of these."""

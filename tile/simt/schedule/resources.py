@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate
 
-from tile.analysis.liveness import Liveness
+from tile.analysis.liveness import Liveness, liveness
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied, takes_registers
@@ -173,6 +173,17 @@ class Resources:
         if registers:
             limits.append(self.target.register_file // registers)
         return min(limits)
+
+    def isolates(self, dots: Sequence[Operation], shared_bytes: int, fewer: int) -> bool:
+        """Return True if a loop's program runs alone for taking `shared_bytes`, not `fewer`."""
+        if self.programs(shared_bytes) > 1 or self.programs(fewer) == 1:
+            return False
+        loop = dots[0].parent
+        assert loop is not None
+        tiles = pressure(loop, liveness(loop.function), self.target)
+        registers = tiles + self.target.tuning.other_registers
+        threads = self.target.warp_size * _warps(dots)
+        return self.programs(fewer, threads * min(registers, self.target.registers)) > 1
 
     def overlap_is_free(
         self, loop: Operation, dots: Sequence[Operation], *, producer: bool
