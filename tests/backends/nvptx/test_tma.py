@@ -57,6 +57,16 @@ def test_descriptor_blocks_are_copied_by_tma(which: str) -> None:
     assert "spill" not in assemble(ptx, "sm_90a").replace("0 bytes spill", "")
 
 
+def test_adjacent_instructions_of_one_thread_are_elected_together() -> None:
+    """An mbarrier's arrive and the loads that it waits for; in the loop a barrier parts them."""
+    ptx = compiled("matmul_blocks", "sm_90a", num_stages=3).stages["ptx"]
+    elected = [line for line in ptx.splitlines() if "elect.sync" in line and COPY in line]
+    assert [line.count(COPY) for line in elected] == [2, 2, 2]
+    assert ["expect_tx" in line for line in elected] == [True, True, False]
+    assert ["@!p bra done;" in line for line in elected] == [True, True, False]
+    assert elected[-1].count("@p ") == 2
+
+
 def test_warpgroups_store_boxes_of_their_rows() -> None:
     """The first warp of each stores 64 rows, after a named barrier of its own."""
     case = stored(persistent, 128)

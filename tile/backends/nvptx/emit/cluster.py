@@ -7,6 +7,7 @@ address in the shared memory of the other CTA is that of one's own memory, mappe
 
 from __future__ import annotations
 
+from tile.backends.nvptx.emit.elect import elect_one
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.memory import SHARED
@@ -14,7 +15,6 @@ from tile.backends.nvptx.emit.registers import special
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.tma import (
     copy_by_tma,
-    elect_one,
     first_warp,
     load_text,
     mbarrier_address,
@@ -67,7 +67,7 @@ def mbarrier_arrive_pair(builder: FunctionBuilder, op: Operation) -> None:
         f"mbarrier.arrive.shared::cluster.b64 _, [$2+{address.offset}]",
     ]
     own = pointer_of(builder, address)
-    elect_one(builder, lines, [("i1", "true"), (SHARED, own), ("i32", remote)])
+    elect_one(builder, lines, [("i1", "true"), (SHARED, own), ("i32", remote)], op)
 
 
 def _peer_memory(builder: FunctionBuilder) -> str:

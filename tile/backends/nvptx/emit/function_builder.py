@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from tile.codegen.llvm import function_builder as llvm
 from tile.codegen.llvm.function_builder import Rule
 from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import OpDef
+
+_PLACE = re.compile(r"\$(\d+)")  # of an operand in inline PTX
 
 
 class ModuleText(llvm.ModuleText):
@@ -80,6 +83,26 @@ class SharedAddress:
     alignment: int = 1 << 30
 
 
+@dataclass(frozen=True)
+class Elected:
+    """Instructions for one thread, in a line of the function. The first operand is an i1."""
+
+    line: int
+    instructions: tuple[str, ...]
+    operands: tuple[tuple[str, str], ...]  # types and values
+
+    def followed_by(self, other: Elected) -> Elected:
+        """Return both instructions, in the other's line; their first operand is the same."""
+
+        def place(match: re.Match[str]) -> str:
+            number = int(match[1])
+            return f"${number and number + len(self.operands) - 1}"
+
+        renamed = [_PLACE.sub(place, text) for text in other.instructions]
+        operands = (*self.operands, *other.operands[1:])
+        return Elected(other.line, (*self.instructions, *renamed), operands)
+
+
 class FunctionBuilder(llvm.FunctionBuilder):
     """Writes the lines of one function. A buffer is a `SharedAddress`."""
 
@@ -98,6 +121,7 @@ class FunctionBuilder(llvm.FunctionBuilder):
         # Bytes that were extracted from 32-bit registers: (register, number of the byte).
         self.byte_sources: dict[str, tuple[str, int]] = {}
         self._deferred: dict[str, list[str]] = {}  # lines to write when a register is needed
+        self.elected: Elected | None = None  # the latest instructions for one thread
         # Instructions to emit in front of an operation.
         self.before: dict[Operation, Sequence[str]] = {}
 

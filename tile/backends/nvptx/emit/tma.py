@@ -1,8 +1,8 @@
 """TMA loads, stores and reductions, and the mbarriers on which loads complete.
 
-One thread of the first warp issues them, the one that `elect.sync` chooses, which is always the
-same: so ptxas sees that no other thread does, and emits no loop around each instruction. A
-descriptor block is copied in TMA boxes (`tile/simt/hopper/tma_boxes.py`), all by one tensor map,
+One thread of the first warp issues them, the one that `elect.sync` chooses (elect.py), which is
+always the same: so ptxas sees that no other thread does, and emits no loop around each instruction.
+A descriptor block is copied in TMA boxes (`tile/simt/hopper/tma_boxes.py`), all by one tensor map,
 which is a kernel parameter that the launcher encodes. (PTX ISA, "cp.async.bulk.tensor" and
 "mbarrier".)
 """
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tile.analysis.uniformity import LaunchExpression, launch_address, launch_value
+from tile.backends.nvptx.emit.elect import elect_one
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAddress
 from tile.backends.nvptx.emit.inline_asm import Operand, assemble
 from tile.backends.nvptx.emit.memory import SHARED
@@ -48,19 +49,12 @@ def first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
     return builder.new(f"and i1 {first}, {builder.scalar(active)}")
 
 
-def elect_one(builder: FunctionBuilder, lines: Sequence[str], operands: Sequence[Operand]) -> None:
-    """Emit instructions for one thread of the warp for which the first operand is true."""
-    elect = "{ .reg .pred p; elect.sync _|p, 0xffffffff; and.pred p, p, $0; "
-    text = elect + " ".join([f"@p {line};" for line in lines]) + " }"
-    assemble(builder, text, [], operands, memory=True, convergent=True)
-
-
 def _each_mbarrier(builder: FunctionBuilder, op: Operation, text: str) -> None:
     """Emit an instruction on every mbarrier of a multi-buffer, by one thread."""
     start = builder.buffers[op["bars"]].offset
     offsets = [start + stage * MBARRIER_BYTES for stage in range(shared_of(op["bars"].type).stages)]
     lines = [text.format(f"[$1+{offset}]") for offset in offsets]
-    elect_one(builder, lines, [("i1", first_warp(builder)), (SHARED, MEMORY)])
+    elect_one(builder, lines, [("i1", first_warp(builder)), (SHARED, MEMORY)], op)
 
 
 def mbarrier_init(builder: FunctionBuilder, op: Operation) -> None:
@@ -93,7 +87,7 @@ def mbarrier_arrive_expect_tx(builder: FunctionBuilder, op: Operation) -> None:
     address = mbarrier_address(builder, op)
     text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$1+{address.offset}], {op['size']}"
     operands = [("i1", first_warp(builder, op["active"])), (SHARED, pointer_of(builder, address))]
-    elect_one(builder, [text], operands)
+    elect_one(builder, [text], operands, op)
 
 
 def mbarrier_wait(builder: FunctionBuilder, op: Operation) -> None:
@@ -118,7 +112,7 @@ def mbarrier_arrive(builder: FunctionBuilder, op: Operation) -> None:
     address = mbarrier_address(builder, op)
     builder.call("@llvm.nvvm.bar.warp.sync", "void", ("i32", "-1"))
     text = f"mbarrier.arrive.shared::cta.b64 _, [$1+{address.offset}]"
-    elect_one(builder, [text], [("i1", "true"), (SHARED, pointer_of(builder, address))])
+    elect_one(builder, [text], [("i1", "true"), (SHARED, pointer_of(builder, address))], op)
 
 
 def load_text(
@@ -168,13 +162,13 @@ def tma_store(builder: FunctionBuilder, op: Operation) -> None:
         _store_part(builder, op, text)
     else:
         _copy(builder, op, text, first_warp(builder))
-    elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _issuing_warp(builder, op))])
+    elect_one(builder, ["cp.async.bulk.commit_group"], [("i1", _issuing_warp(builder, op))], op)
 
 
 def tma_store_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Wait until stores have read, or are complete."""
     wait = f"cp.async.bulk.wait_group{'.read' if op['read'] else ''} {op['pending']}"
-    elect_one(builder, [wait], [("i1", _issuing_warp(builder, op))])
+    elect_one(builder, [wait], [("i1", _issuing_warp(builder, op))], op)
 
 
 def _issuing_warp(builder: FunctionBuilder, op: Operation) -> str:
@@ -265,7 +259,7 @@ def copy_by_tma(
         names = ", ".join(f"${len(operands) + number}" for number in range(len(index)))
         operands += [("i32", value) for value in reversed(index)]
         lines.append(text.format(rank=len(index), byte=address.offset + byte, index=names))
-    elect_one(builder, lines, operands)
+    elect_one(builder, lines, operands, op)
 
 
 def map_parameter(builder: FunctionBuilder, map_: TensorMap) -> str:
@@ -277,10 +271,12 @@ def map_parameter(builder: FunctionBuilder, map_: TensorMap) -> str:
     parameter = builder.module.tensor_map(map_)
     if len(builder.module.maps) > count:
         first = builder.in_prologue(f"icmp eq i32 {warp_index(builder, WARP)}, 0")
-        start = len(builder.lines)
+        start, elected = len(builder.lines), builder.elected
+        builder.elected = None
         elect_one(builder, ["prefetch.tensormap [$1]"], [("i1", first), ("ptr", parameter)])
         builder.prologue += builder.lines[start:]
         del builder.lines[start:]
+        builder.elected = elected
     return parameter
 
 
