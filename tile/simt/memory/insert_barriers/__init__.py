@@ -16,6 +16,7 @@ from tile.analysis.alias import module_aliases, rely_on_disjoint
 from tile.analysis.call_graph import CallGraph
 from tile.ir.builder import create
 from tile.ir.core import Function, Operation, Value
+from tile.ir.effects import effects
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import control, memory
@@ -30,7 +31,7 @@ from tile.simt.memory.insert_barriers.control_flow import (
     structure,
 )
 from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solver, Summary
-from tile.simt.ops import wgmma
+from tile.simt.ops import shared, tma, wgmma
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tuning import TuningConstants
 
@@ -47,7 +48,8 @@ def insert_barriers(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
     A proxy fence comes before the barrier where threads have written wgmma operands or bytes
     that TMA loads write, or have initialized mbarriers. Of several barriers before the wgmma or TMA
-    operation, the last one gets the fence.
+    operation, the last one gets the fence. Where loads of global memory follow the initialization
+    of mbarriers, the fence and the barrier come first.
 
     Raises `CompilationError` for a copy that is read or overwritten before the wait for it, and for
     wgmma operands that are overwritten before the wait for the wgmma.
@@ -63,6 +65,7 @@ def insert_barriers(module: Module, *, target: SimtTarget = GENERIC) -> None:
     aliases = module_aliases(module)
     summaries: dict[str, Summary] = {}
     for function in CallGraph(module).bottom_up():
+        _publish_mbarriers(function)
         control_flow = structure(function, aliases[function.name])
         solver = Solver(control_flow, summaries, target.tuning)
         needed = solver.run()
@@ -74,6 +77,27 @@ def insert_barriers(module: Module, *, target: SimtTarget = GENERIC) -> None:
             _insert(need, need.fence and need.op in before)
         if before:
             _erase_redundant_fences(function)
+
+
+def _publish_mbarriers(function: Function) -> None:
+    """Insert a fence and a barrier after the initialization of mbarriers where loads follow it.
+
+    In front of the first TMA load, the fence would wait for these loads. And a dependent launch,
+    which waits for the launch before in front of its first load, does so after the barrier.
+    """
+    for op in list(function.walk()):
+        after = op.next
+        if op.defn is tma.mbarrier_init and after is not None and _is_followed_by_load(op):
+            for defn in (wgmma.fence_proxy_async, memory.barrier):
+                create(defn, loc=op.loc).move_before(after)
+
+
+def _is_followed_by_load(op: Operation) -> bool:
+    """Return True if the next operation with an effect, but for allocations, is a load."""
+    after = op.next
+    while after is not None and (after.defn is shared.local_alloc or not effects(after)):
+        after = after.next
+    return after is not None and after.defn is memory.load
 
 
 def _before_async_proxy(function: Function) -> frozenset[Operation]:
