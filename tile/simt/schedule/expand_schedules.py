@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.errors import PassError
+from tile.ir.builder import create
 from tile.ir.core import Block, Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
+from tile.simt.ops import shared, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import (
     COUNTED_WAITS,
@@ -30,6 +32,9 @@ from tile.simt.schedule.deferred_ops import DeferredOps, expand_deferred_waits, 
 from tile.simt.schedule.trip_count import TripCount
 from tile.transforms.dce import remove_dead
 from tile.transforms.region_utils import add_loop_carried
+
+# Operations that waits count: a loop does them in each iteration.
+COUNTED = frozenset(COUNTED_WAITS.values())
 
 
 @module_pass("expand-schedules", before=Level.LAID_OUT)
@@ -263,6 +268,29 @@ class _Ahead:
                 only.add(op)
         return [op for op in self.sources.ops if op in only and op not in self.group.ops]
 
+    def _split(self) -> tuple[list[Operation], list[Operation]]:
+        """Return the operations in front of the first one that uses an early load, and the rest.
+
+        A copy stays with the commit of its group.
+        """
+        rest = [op for op in self.group.ops if op not in self.early]
+        loaded = {*self.early, *self.between}
+        uses = [any(v.op in loaded for v in operands_of(op, self.body)) for op in rest]
+        if True not in uses:
+            return rest, []
+        count = uses.index(True)
+        while count and rest[count - 1].defn is shared.local_cp_async:
+            count -= 1
+        return rest[:count], rest[count:]
+
+    def _dependent(self) -> list[Operation]:
+        """Return the operations between early loads and others that no early load depends on."""
+        needed = {*self.early}
+        for op in reversed(self.sources.ops):
+            if op in needed:
+                needed.update(value.op for value in op.inputs if value.op is not None)
+        return [op for op in self.between if op not in needed]
+
     def erase(self) -> None:
         """Erase what runs early now."""
         rest = [op for op in self.group.ops if op not in self.early]
@@ -281,16 +309,26 @@ class _Ahead:
             index = trip_count.index_after(before, trip_count.lower, number)
             ahead.append(self._advance(before, index, present[-1]))
 
-        # The early loads of all iterations are issued before the first copy waits for its own.
-        for number in range(distance if self.early else 0):
-            advance_to(number)
-        for number in range(distance):
-            if not self.early:
-                advance_to(number)
-            for op in self.group.ops:
-                if op not in self.early:
-                    self._copy(op, before, ahead[number], present[number], number, self._init)
+        def issue(ops: Sequence[Operation], number: int) -> None:
+            for op in ops:
+                self._copy(op, before, ahead[number], present[number], number, self._init)
                 self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
+
+        # The early loads of all iterations are issued before the first copy waits for its own, and
+        # the copies that need none while these are in flight.
+        (ready, waiting), dependent = self._split(), self._dependent()
+        for number in range(distance):
+            advance_to(number)
+            if not self.early:
+                issue(ready, number)
+        for number in range(distance if self.early else 0):
+            issue(ready, number)
+        for number in range(distance):
+            for op in dependent:
+                new = ahead[number][op.result].op
+                assert new is not None
+                new.move_before(self.loop)
+            issue(waiting, number)
         inits = [mapping[value] for mapping in ahead for value in self.crossing]
         count, width = len(inits), len(self.crossing)
 
@@ -310,14 +348,38 @@ class _Ahead:
         induction = self.body.args[0]
         exists = trip_count.exists(build, induction, distance)
         later = trip_count.index_after(build, induction, distance)
-        mapping = self._advance(build, later, exists)
+        inside = None
+        if exists is not None and self._may_branch():
+            inside, exists = self._branch(build, exists), None
+        mapping = self._advance(inside or build, later, exists)
         for op in self.group.ops:
             if op in self.early:
                 continue
             at = LayoutBuilder(self.body, self.anchors[op], self.loop.loc)
+            if inside is not None and op.defn not in COUNTED:
+                at = inside
             new = self._copy(op, at, mapping, exists, distance)
             self.expansion.issues.in_loop[new] = Issue(op, self.expansion.numbers[op], distance)
         return mapping
+
+    def _may_branch(self) -> bool:
+        """Return True if the last iterations branch around what they would issue.
+
+        That is many instructions where addresses are computed from loads. The loop carries nothing
+        that depends on them, and wgmmas run while threads wait for the loads in the branch.
+        """
+        one = len({self.anchors[op] for op in self.group.ops}) == 1
+        is_async = any(op.defn is wgmma.wgmma for op in self.body)
+        carries = self.crossing or self.sources.carried
+        return bool(self.early) and one and is_async and not carries
+
+    def _branch(self, build: LayoutBuilder, exists: Value) -> LayoutBuilder:
+        """Return a builder for operations that run if an iteration exists."""
+        blocks = Block(), Block()
+        ends = [LayoutBuilder(block, None, self.loop.loc).op(control.yield_) for block in blocks]
+        branch = create(control.if_, [exists], {}, list(blocks), self.loop.loc)
+        build.block.insert(branch, build.anchor)
+        return LayoutBuilder(blocks[0], ends[0], self.loop.loc)
 
     def _advance(
         self, build: LayoutBuilder, index: Value, exists: Value | None
