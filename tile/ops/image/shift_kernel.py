@@ -49,14 +49,16 @@ def shift_conv_kernel(
         )
     else:
         weights = filters_ptr + min(column, filters - 1)[:, None].to(tl.int64) * channels
+    inner = tl.arange(0, BLOCK_K)
+    # A thread loads one shift for a run of channels, and then the run at once.
+    head = inner // RUN * RUN
+    heads_h, heads_w = shift_h_ptr + head, shift_w_ptr + head
     total = tl.zeros((BLOCK_N, BLOCK_M) if SWAPPED else (BLOCK_M, BLOCK_N), dtype=SUMS)
     for start in range(0, channels, BLOCK_K):
-        channel = start + tl.arange(0, BLOCK_K)
+        channel = start + inner
         exists = EVEN | (channel < channels)
-        # A thread loads one shift for a run of channels, and then the run at once.
-        head = channel // RUN * RUN
-        down = tl.load(shift_h_ptr + head, mask=exists, other=0)
-        right = tl.load(shift_w_ptr + head, mask=exists, other=0)
+        down = tl.load(heads_h + start, mask=exists, other=0)
+        right = tl.load(heads_w + start, mask=exists, other=0)
         down, right = down[None, :], right[None, :]
         # One comparison is for both edges: numbers below 0 are large ones without a sign.
         inside = (h + down).to(tl.uint32, bitcast=True) < rows
