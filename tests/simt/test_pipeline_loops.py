@@ -233,7 +233,7 @@ def test_fewer_stages_where_memory_is_short() -> None:
 
 
 def test_a_stage_less_where_a_second_program_fits_then() -> None:
-    """Not if registers leave room for one program only, or if that takes two stages less."""
+    """Not if registers suffice for one program only, or if that takes two stages less."""
     few = 32 * 255  # registers: those of one program of 32 threads
     for size, registers, stages in (
         (24, 1 << 16, 3),

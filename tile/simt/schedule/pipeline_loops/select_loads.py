@@ -180,7 +180,7 @@ class LoopPlanner:
         plan = next(filter(self.fits, plans), None)
         if plan is None:
             return None
-        plan = self.with_company(plan)
+        plan = self.keep_occupancy(plan)
         addresses = [x for each in plan.async_loads for x in each.load.inputs]
         sources = backward_slice(loop, addresses, early)
         assert sources is not None
@@ -238,7 +238,7 @@ class LoopPlanner:
         """Return True if shared memory suffices for the buffers of a plan."""
         return plan.bytes <= self.resources.shared.remaining(plan.loop, plan.buffer_reads)
 
-    def with_company(self, plan: LoopPlan) -> LoopPlan:
+    def keep_occupancy(self, plan: LoopPlan) -> LoopPlan:
         """Return a plan with a stage less if a second program is co-resident then.
 
         It hides more latency than the stage. That is for dots that read registers, as wgmmas keep
