@@ -236,11 +236,13 @@ def _relocate(op: Operation, group: CarriedTile, layout: LinearLayout) -> None:
 _REDUCTIONS = frozenset({reduce.reduce, reduce.arg_reduce, reduce.reduce_region})
 
 
-def sink_conversions(function: Function, tuning: TuningConstants) -> bool:
+def sink_conversions(
+    converts: Iterable[Operation], tuning: TuningConstants, *, below_reductions: bool = True
+) -> bool:
     """Sink conversions below operations where that costs less; return True if one moved."""
     changed = False
-    for op in conversions(function):
-        path = _best(op, tuning)
+    for op in converts:
+        path = _best(op, tuning, below_reductions)
         if path:
             _move_before(op, path, tuning)
             changed = True
@@ -256,7 +258,7 @@ class _Step:
     result: LinearLayout
 
 
-def _best(convert: Operation, tuning: TuningConstants) -> list[_Step]:
+def _best(convert: Operation, tuning: TuningConstants, below_reductions: bool) -> list[_Step]:
     """Return the operations that are cheaper to do before a conversion."""
 
     def conversion(value: Value, source: LinearLayout, result: LinearLayout) -> int:
@@ -276,7 +278,7 @@ def _best(convert: Operation, tuning: TuningConstants) -> list[_Step]:
             if spent + conversion(value, layout, end) - saved < least:
                 best = len(steps)
             break
-        if not _movable(user, value):
+        if not _movable(user, value) or (user.defn in _REDUCTIONS and not below_reductions):
             break
         result = result_layout(user, layout)
         others = [v for v in user.inputs if v is not value and isinstance(v.type, Tile)]
@@ -390,7 +392,7 @@ def _sweep(function: Function, tuning: TuningConstants) -> bool:
     merge(function)
     changed = relayout_carried(function, tuning)
     changed |= rematerialize_backward(function, tuning)
-    changed |= sink_conversions(function, tuning)
+    changed |= sink_conversions(conversions(function), tuning)
     if changed:
         fold(function)
         merge(function)

@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from tile.ir.core import Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, OpDef
+from tile.ir.ops import arith, shape
 from tile.ir.ops import indexing as indexing_ops
 from tile.ir.ops import reduce as reduce_ops
-from tile.ir.ops import shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
-from tile.simt.assign.remove_conversions import fold
+from tile.simt.assign.remove_conversions import fold, sink_conversions
 from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
 from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_region, scan, scan_region
+from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -65,20 +66,36 @@ def decompose(module: Module, *, target: SimtTarget = GENERIC) -> None:
                                                   %y = local_gather %m, %i
     """
     for function in module:
+        converted: list[Operation] = []
         for op in list(function.walk()):
             rule = RULES.get(op.defn)
             if rule is not None:
-                _replace(op, rule, target)
+                converted += _replace(op, rule, target)
+        # Reductions that combine the elements of one warp keep their operands.
+        sink_conversions(converted, target.tuning, below_reductions=False)
         fold(function)
 
 
-def _replace(op: Operation, rule: Rule, target: SimtTarget) -> None:
+def _replace(op: Operation, rule: Rule, target: SimtTarget) -> list[Operation]:
+    """Replace an operation; return the conversions of its results."""
     assert op.block is not None
     b = LayoutBuilder(op.block, op, op.loc)
     values = rule(op, b, target)
     if values is None:
-        return
+        return []
     pairs = zip(values, op.results, strict=True)
-    op.replace_by(
-        [b.convert(v, layout_of(old)) if isinstance(old.type, Tile) else v for v, old in pairs]
-    )
+    results = [
+        b.convert(v, layout_of(old)) if isinstance(old.type, Tile) else v for v, old in pairs
+    ]
+    op.replace_by(results)
+    return [
+        made
+        for made in map(_before_cast, results)
+        if made is not None and made.defn is convert_layout
+    ]
+
+
+def _before_cast(value: Value) -> Operation | None:
+    """Return the operation that makes a value, or what is cast to it."""
+    op = value.op
+    return op.inputs[0].op if op is not None and op.defn is arith.cast else op
