@@ -38,7 +38,7 @@ class DotLoop:
     STORED: int  # 0: nothing, 1: an operand, 2: to what the next iteration loads, 3: atomically
     INNER: bool  # the dot is done in a loop of its own
     BARRIER: bool
-    SCALAR: bool  # a scalar is loaded, and multiplies the dot
+    SCALED: int  # 0: nothing, 1: left by a scalar, 2: right by a vector, 3: by their difference
     REDUCED: bool  # sums of rows are taken too
     TWICE: bool  # a second dot of the same left operand
     STEP: int
@@ -53,7 +53,9 @@ class DotLoop:
             *(pick(4) for _ in range(3)),
             pick(2) == 1,
             *(pick(4) for _ in range(2)),
-            *(pick(2) == 1 for _ in range(5)),
+            *(pick(2) == 1 for _ in range(2)),
+            pick(4),
+            *(pick(2) == 1 for _ in range(2)),
             (1, 2, -1)[pick(3)],
             (0, 0, 1, 2, 3)[pick(5)],
         )
@@ -65,7 +67,7 @@ def dot_loop(
     M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr,
     MASKED: tl.constexpr, CARRIED: tl.constexpr, BRANCH: tl.constexpr, STORED: tl.constexpr,
-    INNER: tl.constexpr, BARRIER: tl.constexpr, SCALAR: tl.constexpr, REDUCED: tl.constexpr,
+    INNER: tl.constexpr, BARRIER: tl.constexpr, SCALED: tl.constexpr, REDUCED: tl.constexpr,
     TWICE: tl.constexpr, STEP: tl.constexpr, WISHED: tl.constexpr,
 ):  # fmt: skip
     i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
@@ -115,8 +117,15 @@ def dot_loop(
             if r != 1:
                 b = tl.load(w_ptr + k[:, None] * N + j[None, :])
         # What becomes of them.
-        if SCALAR:
-            a = a * tl.load(index_ptr + r).to(x_ptr.dtype.element_ty)
+        if SCALED > 0:
+            scalar = tl.load(index_ptr + r).to(x_ptr.dtype.element_ty)
+            vector = tl.load(w_ptr + r * K * N + k)
+            if SCALED == 1:
+                a = a * scalar
+            elif SCALED == 2:
+                b = b * vector[:, None]
+            else:
+                b = b * (scalar - vector)[:, None]
         if BRANCH == 1:
             if r % 2 == 0:
                 total = tl.dot(a, b, total, input_precision=PRECISION)

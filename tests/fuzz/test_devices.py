@@ -11,8 +11,11 @@ import pytest
 from tests.fuzz.random_kernels import KINDS, Drawn, Verdict, resolved
 from tile.errors import BackendError
 
-# Loops that wait by a plain load are among random ones.
-pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
+# Loops that wait by a plain load, and options that a device has no use for, are among random ones.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:a GPU may never observe the change"),
+    pytest.mark.filterwarnings("ignore:the option"),
+]
 
 
 @pytest.fixture(scope="module", params=["nvptx", "opencl"])
