@@ -44,12 +44,18 @@ class TripCount:
         """
         if distance == 0:
             return index
-        start = _integer(index)
-        if start is not None and self.constant_step is not None:
-            later = start + distance * self.constant_step
-            if self.type.min_value <= later <= self.type.max_value:
-                return build.constant(later, self.type)
+        later = self._constant_index(index, distance)
+        if later is not None:
+            return build.constant(later, self.type)
         return build(arith.add, index, self._stride(distance))
+
+    def _constant_index(self, index: Value, distance: int) -> int | None:
+        """Return the induction variable `distance` iterations after a constant one, else None."""
+        start = _integer(index)
+        if start is None or self.constant_step is None:
+            return None
+        later = start + distance * self.constant_step
+        return later if self.type.min_value <= later <= self.type.max_value else None
 
     def exists(self, build: Builder, index: Value, distance: int) -> Value | None:
         """Return, as a scalar i1, whether an iteration `distance` after `index` exists.
@@ -59,6 +65,8 @@ class TripCount:
         """
         if self.constant_step is None:
             return self._exists_by_step(build, index, distance)
+        if self._constant_index(index, distance) is not None:  # compared with the bound itself
+            index, distance = self.index_after(build, index, distance), 0
         limit = self._limit(distance)
         start, end = _integer(index), _integer(limit)
         if start is None or end is None:
