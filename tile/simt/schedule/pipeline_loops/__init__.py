@@ -67,8 +67,9 @@ def pipeline_loops(
     Loads that feed a dot become async copies to a multi-buffer of `num_stages` stages in shared
     memory, which `expand-schedules` issues `num_stages` - 1 iterations early. If the target has no
     async copies, or none that suit a load, the load is done one iteration early, registers
-    permitting. A loop with a `num_stages` of its own has that many stages, and its other loads are
-    done one iteration early, too.
+    permitting, and so are scalars that operands are computed from. A loop with a `num_stages` of
+    its own has that many stages, and its other loads are done one iteration early, too. There is a
+    stage less if a second program is then co-resident and dots read registers.
 
         for %i = %a to %n step %c {               %m = local_alloc : shared<.., stages = 3>
           %x = load %p                            for %i = %a to %n step %c iter(%k = %0) {
@@ -100,6 +101,9 @@ def pipeline_loops(
           ..                                        %y = local_load %s
           yield                                     ..
         }                                         }
+
+    A buffer can be read in any layout. So an operand that is computed from its tile, such as a
+    scaled one, is computed in the layout of its dot, where that costs less than a conversion.
 
     If a loop has several dots and a thread lacks the registers to hold these tiles during them,
     the tiles are loaded just before the last dot.
