@@ -314,16 +314,15 @@ class _Ahead:
                 self._copy(op, before, ahead[number], present[number], number, self._init)
                 self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
 
-        # The early loads of all iterations are issued before the first copy waits for its own, and
-        # the copies that need none while these are in flight.
+        # The early loads of all iterations are issued before the first copy waits for its own. Then
+        # the copies of one iteration follow those of another, as the loop will wait for them.
         (ready, waiting), dependent = self._split(), self._dependent()
-        for number in range(distance):
-            advance_to(number)
-            if not self.early:
-                issue(ready, number)
         for number in range(distance if self.early else 0):
-            issue(ready, number)
+            advance_to(number)
         for number in range(distance):
+            if not self.early:
+                advance_to(number)
+            issue(ready, number)
             for op in dependent:
                 new = ahead[number][op.result].op
                 assert new is not None
