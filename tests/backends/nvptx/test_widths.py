@@ -32,3 +32,18 @@ def test_rows(element: str, columns: int, width: str) -> None:
     ptx = tile.compile(copy_rows, types, {"BLOCK": 8192}, target="nvptx:sm_90a").asm["ptx"]
     widths = set(re.findall(r"ld\.global(?:\.nc)?\.(\S+)", ptx))
     assert widths == {width}, widths
+
+
+@tile.jit
+def store_columns(out_ptr, n, step):
+    row = tl.arange(0, 128)
+    for first in range(0, n, 128):
+        column = first + row
+        tl.store(out_ptr + column.to(tl.int64) * step, 1.0)
+
+
+def test_products_of_extended_numbers() -> None:
+    """LLVM multiplies the halves of numbers if it has not seen in a block that they are extended."""
+    types = {"out_ptr": "*fp32:16", "n": "i32", "step": "i32"}
+    ptx = tile.compile(store_columns, types, target="nvptx:sm_90a").asm["ptx"]
+    assert "mul.wide.s32" in ptx and "mul.lo.s64" not in ptx

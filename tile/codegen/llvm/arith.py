@@ -82,9 +82,26 @@ def arithmetic(builder: FunctionBuilder, op: Operation) -> None:
     if element is I1:
         return instruction(builder, op, _I1[op.defn])
     ty = llvm_type(element)
+    if op.defn is arith.mul and is_integer(element):
+        return each(builder, op, lambda x, y: _multiplied(builder, ty, x, y))
     if is_integer(element):
         return instruction(builder, op, f"{op.name} {ty}")
     return instruction(builder, op, f"f{op.name} {builder.module.fp_contract}{ty}")
+
+
+def _multiplied(builder: FunctionBuilder, ty: str, x: str, y: str) -> str:
+    """Multiply integers; LLVM recognizes a product of extended ones within a block only."""
+    if x in builder.extensions and y in builder.extensions:
+        x, y = (_extended_here(builder, name) for name in (x, y))
+    return builder.new(f"mul {ty} {x}, {y}")
+
+
+def _extended_here(builder: FunctionBuilder, name: str) -> str:
+    """Return an extended number, as an instruction of the current block."""
+    block, text = builder.extensions[name]
+    if block == builder.block:
+        return name
+    return builder.cached(f"{builder.block}: {text}", lambda: builder.new_unique(text))
 
 
 def division(builder: FunctionBuilder, op: Operation) -> None:

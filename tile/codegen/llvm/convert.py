@@ -194,7 +194,10 @@ def between_integers(builder: FunctionBuilder, source: Scalar, to: Scalar, x: st
         return x
     if source.bits > to.bits:
         return builder.new(f"trunc {before} {x} to {after}")
-    return builder.new(f"{'sext' if source.is_int_signed() else 'zext'} {before} {x} to {after}")
+    text = f"{'sext' if source.is_int_signed() else 'zext'} {before} {x} to {after}"
+    name = builder.new(text)
+    builder.extensions.setdefault(name, (builder.block, text))
+    return name
 
 
 # -- bits

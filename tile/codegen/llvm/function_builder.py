@@ -162,6 +162,8 @@ class FunctionBuilder(FunctionEmitter[Registers]):
         # Names of sums and XORs of a name with a constant: (name, constant).
         self.constant_offsets: dict[str, tuple[str, int]] = {}
         self.constant_xors: dict[str, tuple[str, int]] = {}
+        # Of numbers that were extended: the block and the instruction.
+        self.extensions: dict[str, tuple[str, str]] = {}
         # Available expressions by their text, and the order in which they came, to forget them.
         self._available: dict[str, str] = {}
         self._available_order: list[str] = []
