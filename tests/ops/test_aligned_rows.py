@@ -56,7 +56,7 @@ def test_results(a: Array, b: Array) -> None:
         pytest.param((512, 514, 514), True, True, id="both"),
         pytest.param((512, 10, 4096), False, False, id="few multiplications"),
         pytest.param((4096, 10, 4096), False, True, id="many by few elements"),
-        pytest.param((64, 513, 4096), False, False, id="elements are used too little"),
+        pytest.param((16, 513, 8192), False, False, id="elements are used too little"),
         pytest.param((130, 130, 130), False, False, id="small"),
     ],
 )

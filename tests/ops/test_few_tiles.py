@@ -104,6 +104,14 @@ def test_few_rows_are_columns_of_the_transpose() -> None:
     ] == [True, True, False, False, False]
 
 
+def test_64_columns_are_rows_of_the_transpose() -> None:
+    """If they are as many tiles of 32 rows of `a` as multiprocessors, or fewer."""
+    assert [
+        cast(FewTiles, chosen(*operands(m, n, k))).swapped
+        for m, n, k in ((1760, 64, 1024), (1760, 48, 1024), (4352, 64, 1024), (1760, 64, 8192))
+    ] == [True, False, False, False]
+
+
 def test_batches_are_many_tiles() -> None:
     a, b = operands(128, 128, 256)
     two, forty = (cast(FewTiles, chosen(a, b, batches)) for batches in (2, 40))

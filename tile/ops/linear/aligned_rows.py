@@ -16,10 +16,10 @@ from tile.ops.linear.strided import Strided
 
 # Elements: TMA loads rows of 128 bytes, which lie in one line of the L2 cache each.
 PITCH = 64
-BLOCK, WARPS = 1024, 4  # of a program of copies
+BLOCK, WARPS = 2048, 8  # of a program of copies
 VECTOR = 4  # elements: the least multiple that launches tell compilation of
 # Multiplications by each element of an operand that is copied, and all (docs/notes/ops.md).
-LEAST, LEAST_WORK = {"nvptx": 128}, 2**26
+LEAST, LEAST_WORK = {"nvptx": 32}, 2**25
 
 
 @tile.jit
