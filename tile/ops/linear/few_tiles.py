@@ -24,6 +24,8 @@ from tile.ops.linear.configurations import tiles
 Strides = tuple[int, int, int]
 ALIGNED = 8  # elements: strides of arrays that TMA loads from are multiples of 16 bytes
 EDGE = 64  # of the tiles that are counted
+# As many tiles run at once, so that their order does not matter: rows of tiles are not grouped.
+AT_ONCE = 132
 MOST_SWAPPED = 32  # rows of a result that is computed as its transpose
 # Programs that share a tile: adding up the sums of two takes longer than they save.
 LEAST_SPLITS = 3
@@ -102,6 +104,8 @@ def few_tiles(
     if n == EDGE and m >= 1536 and count <= 66 and 1024 <= k <= 4096:
         return FewTiles(THIN, swapped=True)
     config = FEW.select(backend, m, n, count, k)
+    if config and count <= AT_ONCE:
+        config = {**config, "GROUP": 1}
     if not config and batches == 1 and not swapped:
         config, swapped = balanced_tiles(backend, m, n, k, a[2] == 1, b[1] == 1)
     return FewTiles(config, swapped) if config else None

@@ -10,12 +10,19 @@ import tile.language as tl
 
 @tile.jit
 def tile_at(program, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Return the row and column of a program's tile, in groups of `GROUP` rows of tiles."""
-    in_group = GROUP * tl.cdiv(N, BLOCK_N)
-    first = program // in_group * GROUP
-    group_rows = min(tl.cdiv(M, BLOCK_M) - first, GROUP)
-    tile_row = first + program % in_group % group_rows
-    tile_column = program % in_group // group_rows
+    """Return the row and column of a program's tile, in groups of `GROUP` rows of tiles.
+
+    Groups of one row take one division.
+    """
+    columns = tl.cdiv(N, BLOCK_N)
+    if GROUP == 1:
+        tile_row, tile_column = program // columns, program % columns
+    else:
+        in_group = GROUP * columns
+        first = program // in_group * GROUP
+        group_rows = min(tl.cdiv(M, BLOCK_M) - first, GROUP)
+        tile_row = first + program % in_group % group_rows
+        tile_column = program % in_group // group_rows
     # Nonnegative dividends let the compiler prove that remainders are contiguous.
     tl.assume(tile_row >= 0)
     tl.assume(tile_column >= 0)
