@@ -252,3 +252,22 @@ def test_unaligned_lists_are_launched_by_ordinary_means(noting: Noting) -> None:
     counts = len(noting.repeats), len(noting.launches)
     tile.ops.foreach_apply("scale", xs, alpha=2.0, out=[*out[:11], *lists(12, shift=1)[11:]])
     assert (len(noting.repeats), len(noting.launches)) == (counts[0], counts[1] + 1)
+
+
+def test_copies_of_rows_that_tma_cannot_load(noting: Noting) -> None:
+    """One launch copies both operands, whose arrays are in tuples of its arguments."""
+    cast(Any, tile.ops.matmul).plans.clear()
+
+    def matrix() -> Tensor:
+        return Tensor(np.zeros((403, 403), np.float16))
+
+    a, b = matrix(), matrix()
+    replayed(lambda: tile.ops.matmul(a, b))
+    assert is_replay(tile.ops.matmul) == [True]
+    noting.repeats.clear()
+    a, b = matrix(), matrix()
+    result = tile.ops.matmul(a, b)
+    (grid, copied), (_, multiplied) = noting.repeats
+    assert grid == (403, 1, 2)
+    assert (copied[0], copied[8]) == (a.data_ptr(), b.data_ptr())
+    assert multiplied[:3] == (copied[1], copied[9], result.data_ptr())

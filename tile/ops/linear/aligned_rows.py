@@ -6,6 +6,10 @@ writes an operand once, which pays where a matmul uses each element often.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call
@@ -23,37 +27,58 @@ LEAST, LEAST_WORK = {"nvptx": 32}, 2**25
 
 
 @tile.jit
-def copy_rows_kernel(
-    source_ptr,
-    copy_ptr,
-    length,
-    source_batch,
-    source_row,
-    source_step,
-    copy_batch,
-    copy_row,
-    PAIRS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Copy a block of a row, and write zeros past its end; strides are in elements.
+def copy_block(matrices, batch, PAIRS: tl.constexpr, BLOCK: tl.constexpr):
+    """Copy this program's block of a row, and write zeros past its end.
 
     PAIRS: elements are loaded one by one. Those of even and of odd numbers are two tiles, so that
     wide stores are worth an exchange between threads.
     """
-    row, batch = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
-    first = tl.program_id(1) * BLOCK
-    source_ptr += batch * source_batch + row * source_row + first.to(tl.int64) * source_step
-    copy_ptr += batch * copy_batch + row * copy_row + first
-    element, left = tl.arange(0, BLOCK), length - first
-    if PAIRS:
-        even = 2 * tl.arange(0, BLOCK // 2)
-        x = tl.load(source_ptr + even.to(tl.int64) * source_step, mask=even < left, other=0.0)
-        odd = even + 1
-        y = tl.load(source_ptr + odd.to(tl.int64) * source_step, mask=odd < left, other=0.0)
-        x = tl.join(x, y).reshape(BLOCK)
+    source, copy, rows, length, source_batch, source_row, source_step, copy_row = matrices
+    row, first = tl.program_id(0), tl.program_id(1) * BLOCK
+    if row < rows:
+        batch = batch.to(tl.int64)
+        source += batch * source_batch + row.to(tl.int64) * source_row
+        source += first.to(tl.int64) * source_step
+        copy += (batch * rows + row) * copy_row + first
+        element, left = tl.arange(0, BLOCK), length - first
+        if PAIRS:
+            even = 2 * tl.arange(0, BLOCK // 2)
+            x = tl.load(source + even.to(tl.int64) * source_step, mask=even < left, other=0.0)
+            odd = even + 1
+            y = tl.load(source + odd.to(tl.int64) * source_step, mask=odd < left, other=0.0)
+            x = tl.join(x, y).reshape(BLOCK)
+        else:
+            x = tl.load(source + element, mask=element < left, other=0.0)
+        tl.store(copy + element, x, mask=element < copy_row - first)
+
+
+@tile.jit
+def copy_rows_kernel(
+    one,
+    other,
+    one_batches,
+    ONE_PAIRS: tl.constexpr,
+    OTHER_PAIRS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Copy a block of a row of one operand, or of the other; strides are in elements."""
+    batch = tl.program_id(2)
+    if other is None or batch < one_batches:
+        copy_block(one, batch, ONE_PAIRS, BLOCK)
     else:
-        x = tl.load(source_ptr + element, mask=element < left, other=0.0)
-    tl.store(copy_ptr + element, x, mask=element < copy_row - first)
+        copy_block(other, batch - one_batches, OTHER_PAIRS, BLOCK)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A copy of matrices along the same axis, and the matrices that it is as an operand."""
+
+    operand: Strided
+    arguments: tuple[Any, ...]
+    batches: int
+    rows: int
+    pitch: int
+    pairs: bool
 
 
 def aligned_operands(
@@ -70,13 +95,15 @@ def aligned_operands(
         return a, b
     if batches * m * n * k < LEAST_WORK:
         return a, b
-    return _aligned(call, dtype, a, (batches, m, k)), _aligned(call, dtype, b, (batches, k, n))
+    extents = ((a, (batches, m, k)), (b, (batches, k, n)))
+    copies = [None if is_aligned(x.strides) else _copy(call, dtype, x, e) for x, e in extents]
+    _launch([copy for copy in copies if copy])
+    left, right = (copy.operand if copy else one for copy, one in zip(copies, (a, b), strict=True))
+    return left, right
 
 
-def _aligned(call: Call, dtype: DType, one: Strided, shape: tuple[int, int, int]) -> Strided:
-    """Return matrices of this shape, or if TMA cannot load them, a copy along the same axis."""
-    if is_aligned(one.strides):
-        return one
+def _copy(call: Call, dtype: DType, one: Strided, shape: tuple[int, int, int]) -> _Copy:
+    """Return a new array for a copy of matrices of this shape."""
     batches, rows, columns = shape
     batch, row, step = one.strides
     by_columns = abs(row) < abs(step)
@@ -85,12 +112,26 @@ def _aligned(call: Call, dtype: DType, one: Strided, shape: tuple[int, int, int]
     pitch = tile.cdiv(columns, PITCH) * PITCH
     batches = batches if batch else 1
     copy = call.new((batches, rows, pitch), dtype)
-    launch(copy_rows_kernel, (rows, tile.cdiv(pitch, BLOCK), batches))(
-        *(one.value, copy.value, columns, batch, row, step, rows * pitch, pitch),
-        PAIRS=step != 1 or row % VECTOR != 0 or columns % VECTOR != 0,
+    copied = Strided(copy.value, (rows * pitch if batch else 0, pitch, 1))
+    return _Copy(
+        copied.transposed() if by_columns else copied,
+        (one.value, copy.value, rows, columns, batch, row, step, pitch),
+        *(batches, rows, pitch),
+        step != 1 or row % VECTOR != 0 or columns % VECTOR != 0,
+    )
+
+
+def _launch(copies: Sequence[_Copy]) -> None:
+    """Copy one or two operands by one launch."""
+    one, *others = copies
+    other = others[0] if others else None
+    blocks = tile.cdiv(max(copy.pitch for copy in copies), BLOCK)
+    programs = max(copy.rows for copy in copies), blocks, sum(copy.batches for copy in copies)
+    launch(copy_rows_kernel, programs)(
+        *(one.arguments, other.arguments if other else None, one.batches),
+        ONE_PAIRS=one.pairs,
+        OTHER_PAIRS=bool(other and other.pairs),
         BLOCK=BLOCK,
         num_warps=WARPS,
         launch_pdl=True,
     )
-    copied = Strided(copy.value, (rows * pitch if batch else 0, pitch, 1))
-    return copied.transposed() if by_columns else copied
