@@ -32,7 +32,7 @@ def test_parts_of_an_uneven_inner_axis(splits: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("columns", "by_columns", "splits"),
-    [(208, "", 1), (144, "ab", 1), (96, "a", 2), (224, "out", 1), (112, "b", 2)],
+    [(208, "", 1), (144, "ab", 1), (96, "a", 2), (224, "out", 1), (112, "b", 2), (168, "b", 1)],
 )
 def test_columns_that_are_no_power_of_two(
     columns: int, by_columns: str, splits: int, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +54,7 @@ def test_columns_that_are_no_power_of_two(
     np.testing.assert_array_equal(out, np.maximum(np.float32(a) @ np.float32(b) + bias, 0))
 
 
-@pytest.mark.parametrize("columns", [112, 96])
+@pytest.mark.parametrize("columns", [112, 104, 96])
 def test_programs_that_compute_several_tiles(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three programs have 2 x 4 tiles, which are stored as two or three blocks."""
     config = {**tiles(64, columns, 64), "persistent": True, "warp_specialize": True}
@@ -119,7 +119,7 @@ def test_columns_keep_multiprocessors_busy(
 
 
 @pytest.mark.parametrize(("rows", "warps"), [(64, 4), (128, 8)])
-@pytest.mark.parametrize("columns", [112, 96])
+@pytest.mark.parametrize("columns", [112, 104, 96])
 def test_transposed_tiles_of_persistent_programs(
     rows: int, warps: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
