@@ -9,8 +9,10 @@ import pytest
 
 import tile
 import tile.ops
+from tile.ops.core import batched_grid
 from tile.ops.core.call import Call
 from tile.ops.linear.strided import Strided
+from tile.runtime.grid import LIMITS
 
 module = importlib.import_module("tile.ops.linear.aligned_rows")
 Array = np.ndarray
@@ -43,10 +45,19 @@ def integers(*shape: int) -> Array:
 )
 def test_results(a: Array, b: Array) -> None:
     """Also where strides are negative, and of every other element."""
+    check(a, b)
+
+
+def check(a: Array, b: Array) -> None:
     bias = integers(b.shape[-1])
     with tile.backend("interp:wgmma"):
         result = tile.ops.matmul(a, b, bias, "relu")
     np.testing.assert_array_equal(result, np.maximum(np.float32(a) @ np.float32(b) + bias, 0))
+
+
+def test_more_batches_than_an_axis_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batched_grid, "LIMITS", (LIMITS[0], 2, LIMITS[2]))
+    check(integers(5, 33, 85), integers(5, 85, 75))
 
 
 @pytest.mark.parametrize(

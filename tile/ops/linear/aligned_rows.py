@@ -12,6 +12,7 @@ from typing import Any
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
@@ -27,14 +28,14 @@ LEAST, LEAST_WORK = {"nvptx": 32}, 2**25
 
 
 @tile.jit
-def copy_block(matrices, batch, PAIRS: tl.constexpr, BLOCK: tl.constexpr):
-    """Copy this program's block of a row, and write zeros past its end.
+def copy_block(matrices, row, batch, PAIRS: tl.constexpr, BLOCK: tl.constexpr):
+    """Copy a block of a row, and write zeros past its end.
 
     PAIRS: elements are loaded one by one. Those of even and of odd numbers are two tiles, so that
     wide stores are worth an exchange between threads.
     """
     source, copy, rows, length, source_batch, source_row, source_step, copy_row = matrices
-    row, first = tl.program_id(0), tl.program_id(1) * BLOCK
+    first = tl.program_id(1) * BLOCK
     if row < rows:
         batch = batch.to(tl.int64)
         source += batch * source_batch + row.to(tl.int64) * source_row
@@ -60,13 +61,17 @@ def copy_rows_kernel(
     ONE_PAIRS: tl.constexpr,
     OTHER_PAIRS: tl.constexpr,
     BLOCK: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
-    """Copy a block of a row of one operand, or of the other; strides are in elements."""
-    batch = tl.program_id(2)
+    """Copy a block of a row of one operand, or of the other; strides are in elements.
+
+    Rows and batches are along axes 0 and 2, or if BATCH_AXIS is 0, along 2 and 0.
+    """
+    row, batch = tl.program_id(2 - 2 * BATCH_AXIS), tl.program_id(2 * BATCH_AXIS)
     if other is None or batch < one_batches:
-        copy_block(one, batch, ONE_PAIRS, BLOCK)
+        copy_block(one, row, batch, ONE_PAIRS, BLOCK)
     else:
-        copy_block(other, batch - one_batches, OTHER_PAIRS, BLOCK)
+        copy_block(other, row, batch - one_batches, OTHER_PAIRS, BLOCK)
 
 
 @dataclass(frozen=True)
@@ -126,12 +131,14 @@ def _launch(copies: Sequence[_Copy]) -> None:
     one, *others = copies
     other = others[0] if others else None
     blocks = tile.cdiv(max(copy.pitch for copy in copies), BLOCK)
-    programs = max(copy.rows for copy in copies), blocks, sum(copy.batches for copy in copies)
-    launch(copy_rows_kernel, programs)(
+    rows, batches = max(copy.rows for copy in copies), sum(copy.batches for copy in copies)
+    (first, last), order = batched_grid(rows, batches)
+    launch(copy_rows_kernel, (first, blocks, last))(
         *(one.arguments, other.arguments if other else None, one.batches),
         ONE_PAIRS=one.pairs,
         OTHER_PAIRS=bool(other and other.pairs),
         BLOCK=BLOCK,
+        **order,
         num_warps=WARPS,
         launch_pdl=True,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import F32, I8, I32, Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
@@ -73,7 +74,8 @@ def strided_matmul(
     config = dict(config)
     persistent = config.pop("persistent", False)
     programs = min(tiles, PROGRAMS[call.backend]) if persistent else tiles
-    launch(matmul_kernel, (programs, batches, splits))(
+    grid, order = batched_grid(programs, batches)
+    launch(matmul_kernel, (*grid, splits))(
         *(a.value, b.value, None if several else bias, target.value, rows, columns, k),
         *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1), tiles),
         ACTIVATION=None if several else function,
@@ -84,6 +86,7 @@ def strided_matmul(
         WIDE=wide,
         SWAPPED=swapped,
         PERSISTENT=persistent,
+        **order,
         **config,
     )
     if parts:

@@ -18,6 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
+from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import F32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
@@ -99,10 +100,12 @@ def attention(
         else:
             config = BY_POINTERS.select(call.backend, size, width)
         grid: tuple[int, ...]
+        order: dict[str, int] = {}
         if several and call.describes(source) and _suits(several, queries, batches * heads, causal):
             config, grid = several, (several["PROGRAMS"],)
         else:
-            grid = (tile.cdiv(queries, config["BLOCK_M"]), batches * heads)
+            blocks = tile.cdiv(queries, config["BLOCK_M"])
+            grid, order = batched_grid(blocks, batches * heads)
         launch(attention_kernel, grid)(
             *(q, k, v, result.value, logs and logs.value, bias, slopes, None, None),
             *(operand.strides[:3] for operand in (source, key, value, result)),
@@ -116,6 +119,7 @@ def attention(
             STORED_BLOCK=described and call.describes(result),
             HEAD=max(16, tile.next_power_of_2(size)),
             RAGGED=bool(keys % config["BLOCK_N"]),
+            **order,
             **config,
         )
     return (result.value, logs.value) if logs else result.value

@@ -50,12 +50,13 @@ def bias_gradient_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
     """Store a tile of the gradient: the sum over so many `batches` and `heads` from its own on."""
-    first_batch = (tl.program_id(1) // gradient_heads).to(tl.int64)
-    first_head = (tl.program_id(1) % gradient_heads).to(tl.int64)
-    first_query = tl.program_id(0) // key_tiles * BLOCK_M
-    first_key = tl.program_id(0) % key_tiles * BLOCK_N
+    first, block = tl.program_id(BATCH_AXIS), tl.program_id(1 - BATCH_AXIS)
+    first_batch = (first // gradient_heads).to(tl.int64)
+    first_head = (first % gradient_heads).to(tl.int64)
+    first_query, first_key = block // key_tiles * BLOCK_M, block % key_tiles * BLOCK_N
     end_query, end_key = first_query + BLOCK_M, first_key + BLOCK_N
     if SUM_QUERIES:
         end_query = queries

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tile
+from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import F32, Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.column_sums import column_sums
@@ -54,7 +55,8 @@ def _launch(
     """
     rows, heads, queries, keys = extents
     key_tiles = tile.cdiv(keys, config["BLOCK_N"])
-    grid = (tile.cdiv(queries, config["BLOCK_M"]) * key_tiles, rows * heads)
+    blocks = tile.cdiv(queries, config["BLOCK_M"]) * key_tiles
+    grid, order = batched_grid(blocks, rows * heads)
     if not grid[0] * grid[1]:
         return
     launch(bias_gradient_kernel, grid)(
@@ -68,5 +70,6 @@ def _launch(
         SUM_QUERIES=queries == 1,
         SUM_KEYS=keys == 1,
         HEAD=max(16, tile.next_power_of_2(size)),
+        **order,
         **config,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tile
+from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import Shape
 from tile.ops.core.tables import ANY, Configuration, Table
@@ -79,13 +80,15 @@ class Gradients:
         dq, dk, dv = self.outputs
         blocks = tile.cdiv(self.keys, config["BLOCK_N"])
         if blocks:
-            launch(gradient_kv_kernel, (blocks, self.batches * self.key_heads))(
-                *(*self.inputs, dk, dv, *layout, self.key_heads, *sizes), **options
+            grid, order = batched_grid(blocks, self.batches * self.key_heads)
+            launch(gradient_kv_kernel, grid)(
+                *(*self.inputs, dk, dv, *layout, self.key_heads, *sizes), **order, **options
             )
         blocks = tile.cdiv(self.queries, config["BLOCK_M"])
         if blocks:
-            launch(gradient_q_kernel, (blocks, self.batches * self.heads))(
-                *(*self.inputs, dq, *layout, self.heads, *sizes), **options
+            grid, order = batched_grid(blocks, self.batches * self.heads)
+            launch(gradient_q_kernel, grid)(
+                *(*self.inputs, dq, *layout, self.heads, *sizes), **order, **options
             )
 
     def launch_by_descriptors(
@@ -101,18 +104,22 @@ class Gradients:
         *tensors, log_sums, delta = self.inputs
         tiles = QUERY_TILES.select(backend, size)
         blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
-        launch(descriptor_q_kernel, (blocks, self.batches * self.heads))(
+        grid, order = batched_grid(blocks, self.batches * self.heads)
+        launch(descriptor_q_kernel, grid)(
             *(*tensors, result, log_sums, delta, dq, *sizes),
             RAGGED=self._is_ragged(tiles),
+            **order,
             **options,
             **tiles,
         )
         tiles = KEY_TILES.select(backend, size)
         blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
-        launch(descriptor_kv_kernel, (blocks, self.batches * self.key_heads))(
+        grid, order = batched_grid(blocks, self.batches * self.key_heads)
+        launch(descriptor_kv_kernel, grid)(
             *(*self.inputs, dk, dv, *sizes),
             GROUPED=self.heads != self.key_heads,
             RAGGED=self._is_ragged(tiles),
+            **order,
             **options,
             **tiles,
         )

@@ -43,6 +43,7 @@ def attention_kernel(
     RAGGED: tl.constexpr = True,
     LANE_SUMS: tl.constexpr = False,
     PROGRAMS: tl.constexpr = 0,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
     """Compute a block of queries of a head, or several if there are only so many `PROGRAMS`.
 
@@ -54,23 +55,24 @@ def attention_kernel(
     sizes = batches, heads, key_heads, group, queries, keys, window
     options = SCALE, SIZE, CAUSAL, SUMS, DESCRIPTORS, STORED_BLOCK, HEAD, BLOCK_M, BLOCK_N, RAGGED
     last = LANE_SUMS, PROGRAMS
-    rank, number = tl.program_id(0), tl.program_id(1)
+    rank, number = tl.program_id(1 - BATCH_AXIS), tl.program_id(BATCH_AXIS)
+    programs = tl.num_programs(1 - BATCH_AXIS)
     if PROGRAMS and CAUSAL:
         # Pairs of blocks, which all see as many keys together: so no program has more to do, and
         # all are at the same heads, whose keys are in L2. The number of blocks is even.
         pairs = blocks // 2
         left = batches * heads * pairs - rank
-        for half in tl.range(0, 2 * tl.cdiv(left, tl.num_programs(0))):
-            pair = rank + half // 2 * tl.num_programs(0)
+        for half in tl.range(0, 2 * tl.cdiv(left, programs)):
+            pair = rank + half // 2 * programs
             at = pair % pairs
             if half % 2 == 0:
                 at = blocks - 1 - at
             attention_block(*(at, pair // pairs, *arrays, *strides, *sizes, *options, *last))
     elif PROGRAMS:  # a producer loads for the next block while the program ends one
-        for at in tl.range(rank, batches * heads * blocks, tl.num_programs(0)):
+        for at in tl.range(rank, batches * heads * blocks, programs):
             block, head = at % blocks, at // blocks
             attention_block(*(block, head, *arrays, *strides, *sizes, *options, *last))
     else:
         if CAUSAL:  # those that see the most keys first, so that no long one is last
-            rank = tl.num_programs(0) - 1 - rank
+            rank = programs - 1 - rank
         attention_block(*(rank, number, *arrays, *strides, *sizes, *options, *last))

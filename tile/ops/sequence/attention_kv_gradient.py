@@ -44,15 +44,16 @@ def gradient_kv_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
-    batch = (tl.program_id(1) // key_heads).to(tl.int64)
-    key_head = (tl.program_id(1) % key_heads).to(tl.int64)
+    number = tl.program_id(BATCH_AXIS)
+    batch, key_head = (number // key_heads).to(tl.int64), (number % key_heads).to(tl.int64)
     q_row, k_row, queries, keys = sequence(
         batch, q_starts_ptr, k_starts_ptr, queries, keys, log_strides[1]
     )
-    if q_starts_ptr is not None and tl.program_id(0) * BLOCK_N >= keys:
+    if q_starts_ptr is not None and tl.program_id(1 - BATCH_AXIS) * BLOCK_N >= keys:
         return
-    first = tl.program_id(0) * BLOCK_N
+    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_N
     key = first + tl.arange(0, BLOCK_N)
     base = batch * k_strides[0] + key_head * k_strides[1] + k_row * k_strides[2]
     at, inside = rows_of(base, first, keys, k_strides[2], size, BLOCK_N, HEAD)

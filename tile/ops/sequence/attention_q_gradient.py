@@ -43,12 +43,14 @@ def gradient_q_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
-    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
+    number = tl.program_id(BATCH_AXIS)
+    batch, head = (number // heads).to(tl.int64), (number % heads).to(tl.int64)
     q_row, k_row, queries, keys = sequence(
         batch, q_starts_ptr, k_starts_ptr, queries, keys, log_strides[1]
     )
-    first = tl.program_id(0) * BLOCK_M
+    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_M
     if q_starts_ptr is not None and first >= queries:
         return
     query = first + tl.arange(0, BLOCK_M)

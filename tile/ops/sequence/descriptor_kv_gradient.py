@@ -116,6 +116,7 @@ def descriptor_kv_kernel(
     RAGGED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
     rows = batches * heads * queries
     if RAGGED:
@@ -128,10 +129,11 @@ def descriptor_kv_kernel(
     # A block that crosses an end of a head has sums of another one, which are masked.
     log_sums = tl.make_tensor_descriptor(log_sum_ptr, [rows], [1], [BLOCK_M])
     deltas = tl.make_tensor_descriptor(delta_ptr, [rows], [1], [BLOCK_M])
-    batch, key_head = tl.program_id(1) // key_heads, tl.program_id(1) % key_heads
-    first = tl.program_id(0) * BLOCK_N
+    number = tl.program_id(BATCH_AXIS)
+    batch, key_head = number // key_heads, number % key_heads
+    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_N
     key = first + tl.arange(0, BLOCK_N)
-    base = tl.program_id(1).to(tl.int64) * (keys * SIZE)
+    base = number.to(tl.int64) * (keys * SIZE)
     at = key[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     inside = (key < keys)[:, None] if RAGGED else None
     zero = 0.0 if RAGGED else None
@@ -151,7 +153,7 @@ def descriptor_kv_kernel(
             row = (batch * heads + head) * queries
             dk, dv = accumulate_kv(*sources, batch, head, row, *keys_of_block, dk, dv, *options)
     else:
-        row = tl.program_id(1) * queries
+        row = number * queries
         dk, dv = accumulate_kv(*sources, batch, key_head, row, *keys_of_block, dk, dv, *options)
     dk = (dk * SCALE).to(dk_ptr.dtype.element_ty)
     dv = dv.to(dv_ptr.dtype.element_ty)
@@ -160,6 +162,6 @@ def descriptor_kv_kernel(
         tl.store(dv_ptr + base + at, dv, mask=inside)
     else:
         shape, block = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE]
-        row = tl.program_id(1) * keys + first
+        row = number * keys + first
         tl.make_tensor_descriptor(dk_ptr, shape, [SIZE, 1], block).store([row, 0], dk)
         tl.make_tensor_descriptor(dv_ptr, shape, [SIZE, 1], block).store([row, 0], dv)

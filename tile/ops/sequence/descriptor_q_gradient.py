@@ -45,6 +45,7 @@ def descriptor_q_kernel(
     RAGGED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
     if RAGGED:
         shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, SIZE]
@@ -53,13 +54,14 @@ def descriptor_q_kernel(
         shape, block, strides = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE], [SIZE, 1]
     k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
     v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
-    batch, head = tl.program_id(1) // heads, tl.program_id(1) % heads // (heads // key_heads)
+    number = tl.program_id(BATCH_AXIS)
+    batch, head = number // heads, number % heads // (heads // key_heads)
     key_row = (batch * key_heads + head) * keys
-    rank = tl.program_id(0)
+    rank = tl.program_id(1 - BATCH_AXIS)
     if CAUSAL:  # those that see the most keys first, so that no long one is last
-        rank = tl.num_programs(0) - 1 - rank
+        rank = tl.num_programs(1 - BATCH_AXIS) - 1 - rank
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
-    row = tl.program_id(1).to(tl.int64) * queries
+    row = number.to(tl.int64) * queries
     at = query[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     exists = query < queries if RAGGED else None
     inside = (query < queries)[:, None] if RAGGED else None
@@ -106,4 +108,4 @@ def descriptor_q_kernel(
     else:
         shape, block = [batches * heads * queries, SIZE], [BLOCK_M, SIZE]
         target = tl.make_tensor_descriptor(dq_ptr, shape, [SIZE, 1], block)
-        target.store([tl.program_id(1) * queries + rank * BLOCK_M, 0], dq)
+        target.store([number * queries + rank * BLOCK_M, 0], dq)

@@ -18,6 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
+from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
@@ -100,7 +101,8 @@ def varlen_attention(
             config = BY_DESCRIPTORS.select(call.backend, size, width, int(causal), longest)
         else:
             config = BY_POINTERS.select(call.backend, size, width)
-        grid = (tile.cdiv(longest, config["BLOCK_M"]), (starts.size - 1) * heads)
+        blocks = tile.cdiv(longest, config["BLOCK_M"])
+        grid, order = batched_grid(blocks, (starts.size - 1) * heads)
         launch(attention_kernel, grid)(
             *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
             *(strides_of(operand) for operand in (source, key, key, result)),
@@ -113,6 +115,7 @@ def varlen_attention(
             STORED_BLOCK=False,
             DESCRIPTORS=described,
             HEAD=max(16, tile.next_power_of_2(size)),
+            **order,
             **config,
         )
     return (result.value, logs.value) if logs else result.value

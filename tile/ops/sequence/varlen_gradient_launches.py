@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tile
+from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import F32, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.sequence.attention_loop import LOG2_E
@@ -41,17 +42,21 @@ def launch_by_descriptors(
     sums, delta = (call.new((heads, count), F32).value for _ in range(2))
     tiles, (dq, dk, dv) = QUERY_TILES.select(call.backend, size), outputs
     options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
-    launch(varlen_q_kernel, (tile.cdiv(longest, tiles["BLOCK_M"]), sequences * heads))(
+    grid, order = batched_grid(tile.cdiv(longest, tiles["BLOCK_M"]), sequences * heads)
+    launch(varlen_q_kernel, grid)(
         *(*tensors, result, log_sums, sums, delta, dq, *starts, heads, key_heads),
         *(tokens, key_tokens, count, longest, longest_keys),
+        **order,
         **options,
         **tiles,
     )
     tiles = KEY_TILES.select(call.backend, size)
-    launch(varlen_kv_kernel, (tile.cdiv(longest_keys, tiles["BLOCK_N"]), sequences * key_heads))(
+    grid, order = batched_grid(tile.cdiv(longest_keys, tiles["BLOCK_N"]), sequences * key_heads)
+    launch(varlen_kv_kernel, grid)(
         *(*tensors, sums, delta, dk, dv, *starts, heads, key_heads),
         *(tokens, count, longest, longest_keys),
         GROUPED=heads != key_heads,
+        **order,
         **options,
         **tiles,
     )

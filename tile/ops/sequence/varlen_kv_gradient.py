@@ -104,17 +104,18 @@ def varlen_kv_kernel(
     CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
     shape, strides, block = [heads, tokens, SIZE], [SIZE, heads * SIZE, 1], [1, BLOCK_M, SIZE]
     q_source = tl.make_tensor_descriptor(q_ptr, shape, strides, block)
     dout_source = tl.make_tensor_descriptor(dout_ptr, shape, strides, block)
     log_sums = tl.make_tensor_descriptor(sums_ptr, [heads * sums], [1], [BLOCK_M])
     deltas = tl.make_tensor_descriptor(delta_ptr, [heads * sums], [1], [BLOCK_M])
-    number, key_head = tl.program_id(1) // key_heads, tl.program_id(1) % key_heads
+    number, key_head = tl.program_id(BATCH_AXIS) // key_heads, tl.program_id(BATCH_AXIS) % key_heads
     q_row, k_row, queries, keys = sequence(
         number, q_starts_ptr, k_starts_ptr, longest, longest_keys, tokens
     )
-    first = tl.program_id(0) * BLOCK_N
+    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_N
     if first >= keys:
         return
     key = first + tl.arange(0, BLOCK_N)

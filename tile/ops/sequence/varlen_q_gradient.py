@@ -64,19 +64,20 @@ def varlen_q_kernel(
     CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    BATCH_AXIS: tl.constexpr = 1,
 ):
     shape, block = [key_heads, key_tokens, SIZE], [1, BLOCK_N, SIZE]
     strides = [SIZE, key_heads * SIZE, 1]
     k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
     v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
-    number, head = tl.program_id(1) // heads, tl.program_id(1) % heads
+    number, head = tl.program_id(BATCH_AXIS) // heads, tl.program_id(BATCH_AXIS) % heads
     key_head = head // (heads // key_heads)
     q_row, k_row, queries, keys = sequence(
         number, q_starts_ptr, k_starts_ptr, longest, longest_keys, tokens
     )
-    rank = tl.program_id(0)
+    rank = tl.program_id(1 - BATCH_AXIS)
     if CAUSAL:  # those that see the most keys first, so that no long one is last
-        rank = tl.num_programs(0) - 1 - rank
+        rank = tl.num_programs(1 - BATCH_AXIS) - 1 - rank
     if rank * BLOCK_M >= queries:
         return
     feature = tl.arange(0, SIZE)[None, :]

@@ -1,0 +1,84 @@
+"""Ops of more batches than the second axis of a grid takes: here 3 in place of 65535."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+import tile
+import tile.ops
+from tile.ops.core import batched_grid
+from tile.ops.core.reference import reference_of
+from tile.runtime.grid import LIMITS
+
+
+def heads(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
+
+
+@pytest.fixture(params=["interp", "interp:wgmma"])
+def few(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Any]]:
+    """Return a function that calls an op, whose grids take few batches, and its reference."""
+    called: list[Any] = []
+    monkeypatch.setattr(batched_grid, "LIMITS", (LIMITS[0], 3, LIMITS[2]))
+
+    def call(op: Any, *args: Any, **options: Any) -> None:
+        op.plans.clear()
+        called.append(op)
+        with tile.backend(request.param):
+            results = op(*args, **options)
+        expected = reference_of(op)(*args, **options)
+        if not isinstance(results, tuple):
+            results, expected = (results,), (expected,)
+        for result, wanted in zip(results, expected, strict=True):
+            np.testing.assert_allclose(result.astype(np.float64), wanted, atol=2e-2, rtol=2e-2)
+
+    yield call
+    for op in called:
+        cast(Any, op).plans.clear()
+
+
+def test_grids() -> None:
+    assert batched_grid.batched_grid(2, LIMITS[1]) == ((2, LIMITS[1]), {})
+    assert batched_grid.batched_grid(2, LIMITS[1] + 1) == ((LIMITS[1] + 1, 2), {"BATCH_AXIS": 0})
+
+
+@pytest.mark.parametrize("shape", [(5, 70, 33, 50), (5, 16, 64, 64)])
+def test_matmul(few: Callable[..., None], shape: tuple[int, int, int, int]) -> None:
+    batches, m, n, k = shape
+    few(tile.ops.matmul, heads(batches, m, k) / 8, heads(batches, k, n, seed=1))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("form", ["plain", "window", "bias"])
+def test_attention(few: Callable[..., None], form: str, causal: bool) -> None:
+    q, k, v = heads(3, 2, 150, 64), *(heads(3, 2, 150, 64, seed=n) for n in (1, 2))
+    options: dict[str, Any] = {"causal": causal}
+    if form == "window":
+        options["window"] = 40
+    if form == "bias":
+        options["bias"] = heads(3, 2, 150, 150, seed=4)
+    few(tile.ops.attention, q, k, v, **options)
+    result, sums = reference_of(tile.ops.attention)(q, k, v, log_sums=True, **options)
+    done = result.astype(np.float16), sums.astype(np.float32)
+    few(tile.ops.attention_backward, heads(3, 2, 150, 64, seed=3), q, k, v, *done, **options)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 20])
+def test_sequences(few: Callable[..., None], window: int | None, causal: bool) -> None:
+    lengths = [40, 1, 70, 66]
+    starts = np.cumsum([0, *lengths], dtype=np.int32)
+    q, k, v, dout = (heads(sum(lengths), 2, 64, seed=n) for n in range(4))
+    fixed = starts, starts, max(lengths)
+    few(tile.ops.varlen_attention, q, k, v, *fixed, causal, window=window)
+    out, sums = reference_of(tile.ops.varlen_attention)(
+        *(q, k, v, *fixed, causal), window=window, log_sums=True
+    )
+    arrays = dout, q, k, v, out.astype(np.float16), sums.astype(np.float32)
+    few(tile.ops.varlen_attention_backward, *arrays, *fixed, max(lengths), causal, window=window)
