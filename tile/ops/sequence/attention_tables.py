@@ -30,7 +30,7 @@ BY_DESCRIPTORS = Table(
         "nvptx": {
             (64, 2, 0, 0, _FEW): {**_SMALL, "warp_specialize": False},
             (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
-            (64, 2, 1, 0, _SOME): {**_SMALL, "warp_specialize": False},
+            (64, 2, 1, 0, _SOME): {**_SMALL, "LANE_SUMS": True, "warp_specialize": False},
             (64, 2, 1, 0, _MANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
             (64, 2, 1, 0, ANY): {**_SMALL, "BLOCK_N": 128, "warp_specialize": True},
             (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},

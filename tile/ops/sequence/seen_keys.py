@@ -8,10 +8,11 @@ import tile.language as tl
 
 @tile.jit
 def is_seen(position, key, keys, window, CAUSAL: tl.constexpr):
-    """Return which keys queries at `position` see; one of both is a row, the other a column."""
-    seen = key < keys
-    if CAUSAL:
-        seen = seen & (key <= position)
+    """Return which keys queries at `position` see; one of both is a row, the other a column.
+
+    CAUSAL: queries behind the last one, at `keys - 1`, may see keys that do not exist.
+    """
+    seen = key < (position + 1 if CAUSAL else keys)
     if window is not None:
         seen = seen & (key > position - window)
         if not CAUSAL:
