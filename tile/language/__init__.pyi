@@ -1283,9 +1283,10 @@ def load(
 
     `cache_modifier` is "", ".ca", ".cg", ".cs" or ".cv", and `eviction_policy` "", "evict_first" or
     "evict_last". They are hints: async copies to shared memory keep those that the
-    target supports, and OpenCL has none. A volatile load is never merged or moved. Raises
-    `CompilationError` if `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a
-    scalar, for `other` without `mask`, and for a mask that is not boolean.
+    target supports, and OpenCL has none. With ".ca", operands that lanes multiply as they load them
+    are not loaded early. A volatile load is never merged or moved. Raises `CompilationError` if
+    `pointer` is not a pointer, if `mask` or `other` is a tile and `pointer` a scalar, for `other`
+    without `mask`, and for a mask that is not boolean.
     """
 def load_im2col(
     desc: _Im2colDescriptor,

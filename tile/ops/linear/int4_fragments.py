@@ -39,17 +39,20 @@ def fragments(x, WARPS: tl.constexpr):
 def load_lanes(pointers, mask, LENGTH: tl.constexpr):
     """Return tiles of rows of LENGTH elements, of each of which a lane has a fourth.
 
-    pointers: to the first element of each row.
+    pointers: to the first element of each row. mask: of elements that exist, None for all.
     """
+    # `.ca`: not copied to shared memory early, which would take it from the cache that has `a`.
     OWN: tl.constexpr = LENGTH // 4
+    OTHER: tl.constexpr = None if mask is None else 0.0
     if OWN <= VECTOR:
-        x = tl.load(pointers + tl.arange(0, LENGTH)[None, :], mask=mask, other=0.0)
-        return (x,)
+        at = tl.arange(0, LENGTH)[None, :]
+        return (tl.load(pointers + at, mask=mask, other=OTHER, cache_modifier=".ca"),)
     tl.static_assert(OWN == 2 * VECTOR)
     at = tl.arange(0, LENGTH // 2)[None, :]
     at = at // VECTOR * OWN + at % VECTOR
-    x = tl.load(pointers + at, mask=mask, other=0.0)
-    return x, tl.load(pointers + (at + VECTOR), mask=mask, other=0.0)
+    x = tl.load(pointers + at, mask=mask, other=OTHER, cache_modifier=".ca")
+    y = tl.load(pointers + (at + VECTOR), mask=mask, other=OTHER, cache_modifier=".ca")
+    return x, y
 
 
 @tile.jit

@@ -5,7 +5,8 @@
 A program computes the transpose of its tile, with weights as the left operand of mma instructions.
 Each warp has a chunk of the inner axis of its own, and loads both operands to the registers from
 which it multiplies them (int4_fragments.py). So no warp waits for another one before the end, where
-the sums of all warps are added up.
+the sums of all warps are added up. Weights pass through shared memory, to which they are copied an
+iteration early, and from which each lane reads what it has copied.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tile.ops.linear.splits import add_contiguous_splits, splits_of
 # By rows of a and of weights. ROWS: of weights, of a program. RESIDENT: programs that a
 # multiprocessor runs at a time. H200, float16, 4096 and 8192 squared with 1, 8 and 16 rows,
 # 2026-11-29 (docs/notes/ops.md).
-_WIDE = {"ROWS": 32, "RESIDENT": 2, "num_warps": 8, "maxnreg": 128}
+_WIDE = {"ROWS": 32, "RESIDENT": 2, "num_warps": 8, "num_stages": 2, "maxnreg": 128}
 _NARROW = {**_WIDE, "ROWS": 16}
 TABLE = Table(
     {
@@ -37,42 +38,16 @@ CHUNK = 64  # bytes of weights of a warp in an iteration, if a group has as many
 
 
 @tile.jit
-def load_weights(
-    weights, scales, first, end, byte, LONG: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr
+def load_scales(
+    scales, first, end, byte, LONG: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr
 ):
-    """Return the packed weights and scales of an iteration.
+    """Return the scales of an iteration.
 
     EVEN: all iterations are whole; those from `end` on are not needed.
     """
-    # Weights are read once: the first level of the cache is for `a`.
     if EVEN:
-        first = min(first, end - STEP)
-        packed = tl.load(weights + first, cache_modifier=".cg")
-        return packed, tl.load(scales + first // LONG)
-    exists = (byte < end - first)[:, None]
-    packed = tl.load(weights + first, mask=exists, other=0, cache_modifier=".cg")
-    return packed, tl.load(scales + first // LONG, mask=exists, other=0.0)
-
-
-@tile.jit
-def load_rows(
-    rows,
-    inside,
-    first,
-    end,
-    byte,
-    LONG: tl.constexpr,
-    STEP: tl.constexpr,
-    BYTES: tl.constexpr,
-    EVEN: tl.constexpr,
-):
-    """Return the tiles of `a` of low and of high weights of an iteration, as `load_weights`."""
-    if EVEN:  # nothing needs this, but ptxas has the loop 1.7 us faster (docs/notes/ops.md)
-        first = min(first, end - STEP)
-    else:
-        inside = inside & (byte < end - first)[:, None]
-    columns = (rows + 2 * first)[:, None]
-    return load_lanes(columns, inside, BYTES), load_lanes(columns + LONG, inside, BYTES)
+        return tl.load(scales + min(first, end - STEP) // LONG)
+    return tl.load(scales + first // LONG, mask=(byte < end - first)[:, None], other=0.0)
 
 
 @tile.jit
@@ -100,11 +75,12 @@ def int4_rows_kernel(
     split, begin = tl.program_id(1), tl.program_id(1) * span
     end = min(row_bytes, begin + span)
 
+    # Rows that do not exist are others; their results are not stored.
     warp, row = warp_rows(tl.arange(0, WARPS * BLOCK_M), WARPS)
-    byte, inside = warp * BYTES, (row < M)[:, None]
-    a_rows = a_ptr + row.to(tl.int64) * a_row + (byte // LONG * WEIGHTS + byte % LONG)
+    byte, row = warp * BYTES, tl.minimum(row, M - 1).to(tl.int64)
+    a_rows = a_ptr + row * a_row + (byte // LONG * WEIGHTS + byte % LONG)
     warp, own = warp_rows(tl.arange(0, WARPS * ROWS), WARPS)
-    own = ((tl.program_id(0) * ROWS + own) % N).to(tl.int64)
+    own = tl.minimum(tl.program_id(0) * ROWS + own, N - 1).to(tl.int64)
     at = warp * BYTES
     weights = (packed_ptr + own * row_bytes + at)[:, None] + tl.arange(0, BYTES)[None, :]
     # The four lanes that have sums of a row load its scale.
@@ -112,12 +88,15 @@ def int4_rows_kernel(
     scales += tl.zeros((1, 4), dtype=tl.int32)
 
     total = tl.zeros((WARPS, ROWS, BLOCK_M), dtype=tl.float32)
-    packed, scale = load_weights(weights, scales, begin, end, at, LONG, STEP, EVEN)
+    scale = load_scales(scales, begin, end, at, LONG, STEP, EVEN)
     for first in range(begin, end, STEP):
-        next_packed, next_scale = load_weights(
-            weights, scales, first + STEP, end, at, LONG, STEP, EVEN
-        )
-        low, high = load_rows(a_rows, inside, first, end, byte, LONG, STEP, BYTES, EVEN)
+        exists = None if EVEN else (at < end - first)[:, None]
+        packed = tl.load(weights + first, mask=exists, other=None if EVEN else 0)
+        exists = None if EVEN else (byte < end - first)[:, None]
+        columns = (a_rows + 2 * first)[:, None]
+        low = load_lanes(columns, exists, BYTES)
+        high = load_lanes(columns + LONG, exists, BYTES)
+        next_scale = load_scales(scales, first + STEP, end, at, LONG, STEP, EVEN)
         w = fragments(low_weights(packed, ELEMENT), WARPS)
         part = tl.dot(w, joined(low, WARPS).permute(0, 2, 1))
         w = fragments(high_weights(packed, ELEMENT), WARPS)
@@ -125,7 +104,7 @@ def int4_rows_kernel(
         lanes = part.reshape(WARPS, ROWS, BLOCK_M // 8, 4, 2)
         lanes *= by_warps(scale, WARPS)[:, :, None, :, None]
         total += lanes.reshape(WARPS, ROWS, BLOCK_M)
-        packed, scale = next_packed, next_scale
+        scale = next_scale
     row, column = tl.arange(0, BLOCK_M), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     out = out_ptr + (split.to(tl.int64) * M + row)[None, :] * N + column[:, None]
     result = tl.sum(total, axis=0).to(out_ptr.dtype.element_ty)
@@ -152,7 +131,6 @@ def int4_rows(
         BYTES=chunk,
         WARPS=config["num_warps"],
         EVEN=k // 2 % step == 0,
-        num_stages=1,  # copies would only go through shared memory
         launch_pdl=True,
         **config,
     )

@@ -161,7 +161,7 @@ class LoopPlanner:
         """Return the plan of a loop with at most `stages` stages; None if it stays as it is."""
         if stages < 2 or not TripCount.is_computable(loop, stages - 1):
             return None
-        loads = [op for op in loop.regions[0] if _is_candidate(op)]
+        loads = [op for op in loop.regions[0] if _is_candidate(op) and not _is_cached(op)]
         for_dots = {load for load in loads if feeds_dot(load.result)}
         if not loop["num_stages"]:
             loads = [op for op in loads if op in for_dots]
@@ -468,6 +468,15 @@ def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
 def _is_candidate(op: Operation) -> bool:
     """Return True if an operation is a load of a tile that may be done early."""
     return op.defn is memory.load and _is_tile(op.result) and _may_be_early(op)
+
+
+def _is_cached(load: Operation) -> bool:
+    """Return True if a load asks for the first level of the cache, and lanes use what they load.
+
+    Earlier, it would take registers or shared memory, and it need not wait for long.
+    """
+    through_shared = conversions(load.result) or dot_operands(load.result)
+    return load["cache"] is CacheModifier.CA and not through_shared
 
 
 def _is_tile(value: Value) -> bool:
