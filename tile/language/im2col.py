@@ -185,13 +185,16 @@ class _Load:
         image = self.binary("//", Tensor(floored), total)
         rest = self.binary("-", number, self.binary("*", image, total))
         indices: list[Tensor] = []
-        window = zip(self.counts, self.window.lower, self.window.steps, strict=True)
-        for count, lower, step in reversed(list(window)):
+        outer, *inner = zip(self.counts, self.window.lower, self.window.steps, strict=True)
+        for count, lower, step in reversed(inner):
             at_least_one = self.at_least_one(count)
             quotient = self.binary("//", rest, at_least_one)
             position = self.binary("-", rest, self.binary("*", quotient, at_least_one))
             indices.append(self.binary("+", self.binary("*", position, step), lower))
             rest = quotient
+        # What is left is less than the number of pixels along the first axis.
+        _, lower, step = outer
+        indices.append(self.binary("+", self.binary("*", rest, step), lower))
         return [image, *indices[::-1]]
 
     def total(self) -> Tensor:
