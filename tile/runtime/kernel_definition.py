@@ -33,6 +33,7 @@ from tile.runtime.specialize import (
     spell_leaf,
 )
 from tile.short_repr import short_repr
+from tile.tracebacks import GENERATED
 
 RUN_ARGUMENTS = ("grid", "warmup")
 
@@ -272,26 +273,52 @@ def _own_name(name: str, specialization: object) -> str:
 Watch = tuple[dict[str, Any], str, object]
 
 
+_COMPARISON = """\
+def current():
+    try:
+        return {terms}
+    except KeyError:
+        return False
+"""
+
+
 class Captures:
-    """The variables that a function and its callees capture, with their values."""
+    """The variables that a function and its callees capture, with their values.
+
+    current: returns True if every variable is still bound to the same object. Launches call it, so
+        it is generated.
+    """
+
+    current: Callable[[], bool]
 
     def __init__(self, function: DeviceFunction) -> None:
         self._names: list[Watch] = []
         self._cells: list[tuple[CellType, object]] = []
         self._seen: set[DeviceFunction] = set()
         self._visit(function)
-
-    def current(self) -> bool:
-        """Return True if every variable is still bound to the same object."""
-        for names, name, value in self._names:
-            if names.get(name) is not value:
-                return False
-        return not self._cells or all(cell_contents(cell) is value for cell, value in self._cells)
+        self.current = self._comparison()
 
     @property
     def watching(self) -> bool:
         """True if there are variables to compare."""
         return bool(self._names or self._cells)
+
+    def _comparison(self) -> Callable[[], bool]:
+        """Return the function that compares the variables."""
+        names: dict[str, Any] = {"contents": cell_contents}
+        spaces: dict[int, str] = {}
+        terms: list[str] = []
+        for at, (space, name, value) in enumerate(self._names):
+            word = spaces.setdefault(id(space), f"names{len(spaces)}")
+            names |= {word: space, f"value{at}": value}
+            terms.append(f"{word}[{name!r}] is value{at}")
+        for at, (cell, value) in enumerate(self._cells):
+            names |= {f"cell{at}": cell, f"content{at}": value}
+            terms.append(f"contents(cell{at}) is content{at}")
+        text = _COMPARISON.format(terms=" and ".join(terms) or "True")
+        exec(compile(text, GENERATED, "exec"), names)
+        function: Callable[[], bool] = names["current"]
+        return function
 
     def _visit(self, function: DeviceFunction) -> None:
         if function in self._seen:
