@@ -12,7 +12,6 @@ from typing import Any
 
 import tile
 import tile.language as tl
-from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
@@ -28,50 +27,46 @@ LEAST, LEAST_WORK = {"nvptx": 32}, 2**25
 
 
 @tile.jit
-def copy_block(matrices, row, batch, PAIRS: tl.constexpr, BLOCK: tl.constexpr):
-    """Copy a block of a row, and write zeros past its end.
+def copy_block(matrices, program, PAIRS: tl.constexpr, BLOCK: tl.constexpr):
+    """Copy a block of a row, and write zeros past its end; strides are in elements.
 
     PAIRS: elements are loaded one by one. Those of even and of odd numbers are two tiles, so that
     wide stores are worth an exchange between threads.
     """
     source, copy, rows, length, source_batch, source_row, source_step, copy_row = matrices
-    first = tl.program_id(1) * BLOCK
-    if row < rows:
-        batch = batch.to(tl.int64)
-        source += batch * source_batch + row.to(tl.int64) * source_row
-        source += first.to(tl.int64) * source_step
-        copy += (batch * rows + row) * copy_row + first
-        element, left = tl.arange(0, BLOCK), length - first
-        if PAIRS:
-            even = 2 * tl.arange(0, BLOCK // 2)
-            x = tl.load(source + even.to(tl.int64) * source_step, mask=even < left, other=0.0)
-            odd = even + 1
-            y = tl.load(source + odd.to(tl.int64) * source_step, mask=odd < left, other=0.0)
-            x = tl.join(x, y).reshape(BLOCK)
-        else:
-            x = tl.load(source + element, mask=element < left, other=0.0)
-        tl.store(copy + element, x, mask=element < copy_row - first)
+    blocks = tl.cdiv(copy_row, BLOCK)
+    line, first = program // blocks, program % blocks * BLOCK
+    batch, row = line // rows, line % rows
+    source += batch.to(tl.int64) * source_batch + row.to(tl.int64) * source_row
+    source += first.to(tl.int64) * source_step
+    copy += line.to(tl.int64) * copy_row + first
+    element, left = tl.arange(0, BLOCK), length - first
+    if PAIRS:
+        even = 2 * tl.arange(0, BLOCK // 2)
+        x = tl.load(source + even.to(tl.int64) * source_step, mask=even < left, other=0.0)
+        odd = even + 1
+        y = tl.load(source + odd.to(tl.int64) * source_step, mask=odd < left, other=0.0)
+        x = tl.join(x, y).reshape(BLOCK)
+    else:
+        x = tl.load(source + element, mask=element < left, other=0.0)
+    tl.store(copy + element, x, mask=element < copy_row - first)
 
 
 @tile.jit
 def copy_rows_kernel(
     one,
     other,
-    one_batches,
+    one_programs,
     ONE_PAIRS: tl.constexpr,
     OTHER_PAIRS: tl.constexpr,
     BLOCK: tl.constexpr,
-    BATCH_AXIS: tl.constexpr = 1,
 ):
-    """Copy a block of a row of one operand, or of the other; strides are in elements.
-
-    Rows and batches are along axes 0 and 2, or if BATCH_AXIS is 0, along 2 and 0.
-    """
-    row, batch = tl.program_id(2 - 2 * BATCH_AXIS), tl.program_id(2 * BATCH_AXIS)
-    if other is None or batch < one_batches:
-        copy_block(one, row, batch, ONE_PAIRS, BLOCK)
+    """Copy a block of a row of one operand, or of the other."""
+    program = tl.program_id(0)
+    if other is None or program < one_programs:
+        copy_block(one, program, ONE_PAIRS, BLOCK)
     else:
-        copy_block(other, row, batch - one_batches, OTHER_PAIRS, BLOCK)
+        copy_block(other, program - one_programs, OTHER_PAIRS, BLOCK)
 
 
 @dataclass(frozen=True)
@@ -80,9 +75,7 @@ class _Copy:
 
     operand: Strided
     arguments: tuple[Any, ...]
-    batches: int
-    rows: int
-    pitch: int
+    programs: int
     pairs: bool
 
 
@@ -121,7 +114,7 @@ def _copy(call: Call, dtype: DType, one: Strided, shape: tuple[int, int, int]) -
     return _Copy(
         copied.transposed() if by_columns else copied,
         (one.value, copy.value, rows, columns, batch, row, step, pitch),
-        *(batches, rows, pitch),
+        batches * rows * tile.cdiv(pitch, BLOCK),
         step != 1 or row % VECTOR != 0 or columns % VECTOR != 0,
     )
 
@@ -130,15 +123,11 @@ def _launch(copies: Sequence[_Copy]) -> None:
     """Copy one or two operands by one launch."""
     one, *others = copies
     other = others[0] if others else None
-    blocks = tile.cdiv(max(copy.pitch for copy in copies), BLOCK)
-    rows, batches = max(copy.rows for copy in copies), sum(copy.batches for copy in copies)
-    (first, last), order = batched_grid(rows, batches)
-    launch(copy_rows_kernel, (first, blocks, last))(
-        *(one.arguments, other.arguments if other else None, one.batches),
+    launch(copy_rows_kernel, (sum(copy.programs for copy in copies),))(
+        *(one.arguments, other.arguments if other else None, one.programs),
         ONE_PAIRS=one.pairs,
         OTHER_PAIRS=bool(other and other.pairs),
         BLOCK=BLOCK,
-        **order,
         num_warps=WARPS,
         launch_pdl=True,
     )

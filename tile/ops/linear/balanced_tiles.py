@@ -7,8 +7,8 @@ multiprocessors: the producer warps of each load the operands of a tile while it
 before.
 
 TMA loads whole strips of 64 columns of a row-major right operand, and as many columns as there are
-of one that is contiguous along the inner axis. If only the left operand is, the transpose of the
-result is computed, whose right operand it is.
+of one that is contiguous along the inner axis. If the left operand is, the transpose of the result
+may be computed, whose right operand it is; rows of tiles are stored to whole strips then.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from tile.ops.linear.configurations import PROGRAMS, tiles
 ROWS, INNER = 128, 64  # of a tile
 LEAST, LEAST_INNER = 1024, 512  # rows and columns, and elements of the inner axis
 # By columns, the time of a column of a tile, relative to that of 256 (H200, float16, 2026-11-29).
-COLUMNS = {256: 1.0, 224: 1.03, 208: 1.06, 192: 1.02, 176: 1.04, 160: 1.07, 144: 1.08}
-# The same where strips have columns that are not used. Single tiles of other columns are slow:
-# 1536 cubed takes 14.9 us with 144, 12.5 transposed.
-STRIP, PARTS_OF_STRIPS, SINGLE = 64, 1.04, 32
+COLUMNS = {256: 1.0, 224: 1.03, 208: 1.06, 200: 1.03, 192: 1.02, 176: 1.04, 168: 1.04}
+COLUMNS |= {160: 1.07, 144: 1.08}
+# The same where strips have columns that are not used, and where results are stored to parts of
+# strips. Single tiles of other columns are slow: 1536 cubed takes 14.9 us with 144, 12.5
+# transposed.
+STRIP, PARTS_OF_STRIPS, STORED_PARTS, SINGLE = 64, 1.04, 1.01, 32
 # Of shared memory, 16-bit operands of a tile that is the only one of its program.
 STAGES_BYTES, MOST_STAGES = 218 * 1024, 6
 
@@ -47,8 +49,10 @@ def balanced_tiles(
 
     def cost(choice: tuple[int, bool]) -> float:
         columns, swapped = choice
-        whole = (a_inner if swapped else b_inner) or columns % STRIP == 0
-        return most_tiles(*choice) * columns * COLUMNS[columns] * (1 if whole else PARTS_OF_STRIPS)
+        whole = a_inner if swapped else b_inner
+        parts = PARTS_OF_STRIPS if not whole else 1.0 if swapped else STORED_PARTS
+        parts = parts if columns % STRIP else 1.0
+        return most_tiles(*choice) * columns * COLUMNS[columns] * parts
 
     def is_fast(choice: tuple[int, bool]) -> bool:
         columns, swapped = choice
