@@ -115,7 +115,7 @@ def attention_block(
     SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or SOME
     if not DESCRIPTORS:
         k_source, v_source = k_head, v_head
-    sources = q, k_source, v_source, *at, rank * BLOCK_M + offset, k_strides[2], v_strides[2]
+    sources = q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2]
     ends = middle, whole
     others = keys, window, bias_rows, bias_strides[3], slope
     # As measured (docs/notes/ops.md): ptxas schedules these loops in other ways.

@@ -41,7 +41,7 @@ def attend(
     batch,
     key_head,
     first_row,
-    first_query,
+    position,
     k_row,
     v_row,
     start,
@@ -73,7 +73,6 @@ def attend(
     k_source, v_source: pointers to the first key and value of the head, or descriptors of all,
         where these are in row `first_row`; for SEQUENCES those of `sequence_rows`.
     MASKED: "all" blocks of keys have a mask, "none", or those before `middle` and from `whole` on.
-    first_query: the position of the first query.
     SEES_NONE: a query may see no key of the first blocks.
     DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
     LANE_SUMS: a query has four sums of powers, which are computed while that dot runs.
@@ -87,7 +86,6 @@ def attend(
         k_tile = k_source + (within * k_row + feature)
         v_tile = v_source + (within * v_row + feature)
     for first in range(start, end, BLOCK_N):
-        position = first_query + tl.arange(0, q.shape[0])
         key = first + tl.arange(0, BLOCK_N)
         inside = (key[:, None] < keys) & (feature < SIZE) if MASKED == "all" else feature < SIZE
         place = batch, key_head, first_row + first, 0
@@ -108,7 +106,9 @@ def attend(
         if slope is not None:
             scores -= tl.abs(position[:, None] - key[None, :]) * slope
         if MASKED == "all" or (MASKED == "some" and (first < middle or first >= whole)):
-            seen = is_seen(position[:, None], key[None, :], keys, window, CAUSAL)
+            # As measured (docs/notes/ops.md): loops of masked blocks alone are no faster so.
+            ANY_END: tl.constexpr = MASKED == "some"
+            seen = is_seen(position[:, None], key[None, :], keys, window, CAUSAL, ANY_END)
             scores = tl.where(seen, scores, -float("inf"))
         if SCALE_LATER:  # the scale is positive, so the maximum of the scores is scaled
             higher = tl.maximum(highest, tl.max(scores, axis=1) * SCALE)

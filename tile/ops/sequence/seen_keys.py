@@ -7,12 +7,14 @@ import tile.language as tl
 
 
 @tile.jit
-def is_seen(position, key, keys, window, CAUSAL: tl.constexpr):
+def is_seen(position, key, keys, window, CAUSAL: tl.constexpr, ANY_END: tl.constexpr = False):
     """Return which keys queries at `position` see; one of both is a row, the other a column.
 
-    CAUSAL: queries behind the last one, at `keys - 1`, may see keys that do not exist.
+    ANY_END: causal queries behind the last one, at `keys - 1`, may see keys that do not exist.
     """
-    seen = key < (position + 1 if CAUSAL else keys)
+    seen = key < keys
+    if CAUSAL:
+        seen = key <= position if ANY_END else seen & (key <= position)
     if window is not None:
         seen = seen & (key > position - window)
         if not CAUSAL:

@@ -64,7 +64,8 @@ def sequence_block(
     place = q_row + rank * BLOCK_M + count - 1, head, BLOCK_M - count, 0
     q = q_source.load([*place]).reshape(BLOCK_M, SIZE)
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
-    first = rank * BLOCK_M + keys - queries
+    offset = keys - queries
+    first = rank * BLOCK_M + offset
     if count == 0:  # of the other block of a pair
         keys = 0
     begin, middle, whole, end = seen_blocks(first, keys, window, CAUSAL, True, BLOCK_M, BLOCK_N)
@@ -74,7 +75,7 @@ def sequence_block(
     SEES_NONE: tl.constexpr = CAUSAL or window is not None
     options = SEES_NONE, True, True, BLOCK_N, SIZE, not CAUSAL, False
     highest, weights, total = attend(
-        *(q, k_source, v_source, 0, head // (heads // key_heads), k_row, first, 0, 0),
+        *(q, k_source, v_source, 0, head // (heads // key_heads), k_row, query + offset, 0, 0),
         *(begin, middle, whole, end, keys, window, None, 0, None, highest, weights, total),
         *(SCALE, SIZE, CAUSAL, "some", *options),
     )
