@@ -36,22 +36,21 @@ def fragments(x, WARPS: tl.constexpr):
 
 
 @tile.jit
-def load_lanes(pointers, mask, LENGTH: tl.constexpr):
+def load_lanes(pointers, mask, LENGTH: tl.constexpr, CACHE: tl.constexpr):
     """Return tiles of rows of LENGTH elements, of each of which a lane has a fourth.
 
     pointers: to the first element of each row. mask: of elements that exist, None for all.
     """
-    # `.ca`: not copied to shared memory early, which would take it from the cache that has `a`.
     OWN: tl.constexpr = LENGTH // 4
     OTHER: tl.constexpr = None if mask is None else 0.0
     if OWN <= VECTOR:
         at = tl.arange(0, LENGTH)[None, :]
-        return (tl.load(pointers + at, mask=mask, other=OTHER, cache_modifier=".ca"),)
+        return (tl.load(pointers + at, mask=mask, other=OTHER, cache_modifier=CACHE),)
     tl.static_assert(OWN == 2 * VECTOR)
     at = tl.arange(0, LENGTH // 2)[None, :]
     at = at // VECTOR * OWN + at % VECTOR
-    x = tl.load(pointers + at, mask=mask, other=OTHER, cache_modifier=".ca")
-    y = tl.load(pointers + (at + VECTOR), mask=mask, other=OTHER, cache_modifier=".ca")
+    x = tl.load(pointers + at, mask=mask, other=OTHER, cache_modifier=CACHE)
+    y = tl.load(pointers + (at + VECTOR), mask=mask, other=OTHER, cache_modifier=CACHE)
     return x, y
 
 

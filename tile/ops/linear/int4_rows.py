@@ -5,8 +5,8 @@
 A program computes the transpose of its tile, with weights as the left operand of mma instructions.
 Each warp has a chunk of the inner axis of its own, and loads both operands to the registers from
 which it multiplies them (int4_fragments.py). So no warp waits for another one before the end, where
-the sums of all warps are added up. Weights pass through shared memory, to which they are copied an
-iteration early, and from which each lane reads what it has copied.
+the sums of all warps are added up. Weights are loaded an iteration early, to registers, or where
+there are too few, to shared memory, from which each lane reads what it has copied.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from tile.ops.linear.int4_fragments import by_warps, fragments, joined, load_lan
 from tile.ops.linear.splits import add_contiguous_splits, splits_of
 
 # By rows of a and of weights. ROWS: of weights, of a program. RESIDENT: programs that a
-# multiprocessor runs at a time. H200, float16, 4096 and 8192 squared with 1, 8 and 16 rows,
-# 2026-11-29 (docs/notes/ops.md).
-_WIDE = {"ROWS": 32, "RESIDENT": 2, "num_warps": 8, "num_stages": 2, "maxnreg": 128}
+# multiprocessor runs at a time. COPIED: weights are copied to shared memory. H200, float16, 4096
+# and 8192 squared with 1, 8 and 16 rows, 2026-11-29 (docs/notes/ops.md).
+_WIDE = {"ROWS": 32, "RESIDENT": 2, "num_warps": 8, "maxnreg": 128}
 _NARROW = {**_WIDE, "ROWS": 16}
+_FEW = {"BLOCK_M": 8, "COPIED": False, "num_stages": 1}
+_MORE = {"BLOCK_M": 16, "COPIED": True, "num_stages": 2}
 TABLE = Table(
     {
-        (8, 4096): {"BLOCK_M": 8, **_NARROW},
-        (8, ANY): {"BLOCK_M": 8, **_WIDE},
-        (ANY, 4096): {"BLOCK_M": 16, **_NARROW},
-        (ANY, ANY): {"BLOCK_M": 16, **_WIDE},
+        (8, 4096): {**_FEW, **_NARROW},
+        (8, ANY): {**_FEW, **_WIDE},
+        (ANY, 4096): {**_MORE, **_NARROW},
+        (ANY, ANY): {**_MORE, **_WIDE},
     },
     {},
 )
@@ -38,16 +40,34 @@ CHUNK = 64  # bytes of weights of a warp in an iteration, if a group has as many
 
 
 @tile.jit
+def load_weights(weights, first, end, byte, STEP: tl.constexpr, EVEN: tl.constexpr):
+    """Return the packed weights of an iteration, as `load_scales`."""
+    # They are read once: the first level of the cache is for `a`.
+    if EVEN:
+        return tl.load(weights + min(first, end - STEP), cache_modifier=".cg")
+    exists = (byte < end - first)[:, None]
+    return tl.load(weights + first, mask=exists, other=0, cache_modifier=".cg")
+
+
+@tile.jit
 def load_scales(
-    scales, first, end, byte, LONG: tl.constexpr, STEP: tl.constexpr, EVEN: tl.constexpr
+    scales,
+    first,
+    end,
+    byte,
+    LONG: tl.constexpr,
+    STEP: tl.constexpr,
+    EVEN: tl.constexpr,
+    CACHE: tl.constexpr,
 ):
     """Return the scales of an iteration.
 
     EVEN: all iterations are whole; those from `end` on are not needed.
     """
     if EVEN:
-        return tl.load(scales + min(first, end - STEP) // LONG)
-    return tl.load(scales + first // LONG, mask=(byte < end - first)[:, None], other=0.0)
+        return tl.load(scales + min(first, end - STEP) // LONG, cache_modifier=CACHE)
+    exists = (byte < end - first)[:, None]
+    return tl.load(scales + first // LONG, mask=exists, other=0.0, cache_modifier=CACHE)
 
 
 @tile.jit
@@ -67,6 +87,7 @@ def int4_rows_kernel(
     ROWS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     EVEN: tl.constexpr,
+    COPIED: tl.constexpr,
 ):
     """WEIGHTS: of a group. BYTES: of a warp in an iteration, of a group or a part of one."""
     LONG: tl.constexpr = WEIGHTS // 2
@@ -87,16 +108,26 @@ def int4_rows_kernel(
     scales = (scale_ptr + own * (row_bytes // LONG) + at // LONG)[:, None]
     scales += tl.zeros((1, 4), dtype=tl.int32)
 
+    # `.ca`: no copies of `a`, whose shared memory the cache that has it would lack.
+    CACHE: tl.constexpr = ".ca" if COPIED else ""
+    step = LONG, STEP, EVEN, CACHE
     total = tl.zeros((WARPS, ROWS, BLOCK_M), dtype=tl.float32)
-    scale = load_scales(scales, begin, end, at, LONG, STEP, EVEN)
+    if not COPIED:
+        next_packed = load_weights(weights, begin, end, at, STEP, EVEN)
+        next_scale = load_scales(scales, begin, end, at, *step)
     for first in range(begin, end, STEP):
-        exists = None if EVEN else (at < end - first)[:, None]
-        packed = tl.load(weights + first, mask=exists, other=None if EVEN else 0)
+        if COPIED:
+            exists = None if EVEN else (at < end - first)[:, None]
+            packed = tl.load(weights + first, mask=exists, other=None if EVEN else 0)
+            scale = load_scales(scales, first, end, at, *step)
+        else:
+            packed, scale = next_packed, next_scale
+            next_packed = load_weights(weights, first + STEP, end, at, STEP, EVEN)
+            next_scale = load_scales(scales, first + STEP, end, at, *step)
         exists = None if EVEN else (byte < end - first)[:, None]
         columns = (a_rows + 2 * first)[:, None]
-        low = load_lanes(columns, exists, BYTES)
-        high = load_lanes(columns + LONG, exists, BYTES)
-        next_scale = load_scales(scales, first + STEP, end, at, LONG, STEP, EVEN)
+        low = load_lanes(columns, exists, BYTES, CACHE)
+        high = load_lanes(columns + LONG, exists, BYTES, CACHE)
         w = fragments(low_weights(packed, ELEMENT), WARPS)
         part = tl.dot(w, joined(low, WARPS).permute(0, 2, 1))
         w = fragments(high_weights(packed, ELEMENT), WARPS)
@@ -104,7 +135,6 @@ def int4_rows_kernel(
         lanes = part.reshape(WARPS, ROWS, BLOCK_M // 8, 4, 2)
         lanes *= by_warps(scale, WARPS)[:, :, None, :, None]
         total += lanes.reshape(WARPS, ROWS, BLOCK_M)
-        scale = next_scale
     row, column = tl.arange(0, BLOCK_M), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     out = out_ptr + (split.to(tl.int64) * M + row)[None, :] * N + column[:, None]
     result = tl.sum(total, axis=0).to(out_ptr.dtype.element_ty)
