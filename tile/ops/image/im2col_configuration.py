@@ -22,7 +22,8 @@ def rows(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[str, A
 
 
 # By pixels, filters and the inner axis: H200, tasks 1 to 5 and 7 of docs/results/paper.md,
-# 2026-11-26, and 64 images of 56 x 56 x 64; by tf32, the entry for 64 filters is not measured.
+# 2026-11-26, in rows since 2026-11-29 (docs/notes/ops.md), and 64 images of 56 x 56 x 64; by tf32,
+# the entry for 64 filters is not measured.
 HALF = Table(
     PORTABLE,
     {
