@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def copying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(module.LEAST, "interp", 2)
     monkeypatch.setattr(module, "LEAST_WORK", 0)
     monkeypatch.setattr(module, "BLOCK", 64)
-    tile.ops.matmul.plans.clear()  # type: ignore[attr-defined]
+    cast(Any, tile.ops.matmul).plans.clear()
 
 
 def integers(*shape: int) -> Array:

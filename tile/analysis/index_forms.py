@@ -30,11 +30,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tile.analysis.axis_info import AxisInfoResult
+from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.interval import Interval, add, mul
 from tile.analysis.polynomial import Polynomial
-from tile.analysis.ranges import Ranges
-from tile.ir.core import Block, Operation, Value
+from tile.analysis.ranges import Ranges, ranges
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, memory, shape
@@ -440,3 +440,8 @@ def _negative(forms: IndexForms, op: Operation) -> Polynomial:
             return -difference - _ONE
         case predicate:
             raise NoFormError(f"the mask compares by `{predicate}`")
+
+
+def index_forms(function: Function, axes: AxisInfoResult | None = None) -> IndexForms:
+    """Return the polynomials of a function's values; `axes` is its axis info, if that is known."""
+    return IndexForms(axes or axis_info(function), ranges(function, wraps=False))

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tile.analysis.axis_info import axis_info
 from tile.analysis.axis_lattice import divisor
 from tile.analysis.column_split import column_split
 from tile.analysis.index_forms import (
@@ -33,11 +32,11 @@ from tile.analysis.index_forms import (
     Remainder,
     Wrap,
     index_bounds,
+    index_forms,
     moved_axes,
 )
 from tile.analysis.interval import Interval
 from tile.analysis.polynomial import Polynomial
-from tile.analysis.ranges import ranges
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import is_pure, is_zero
@@ -79,7 +78,7 @@ class PointerBlocks:
 
     @cached_property
     def forms(self) -> IndexForms:
-        return IndexForms(axis_info(self.function), ranges(self.function, wraps=False))
+        return index_forms(self.function)
 
     def of(self, op: Operation) -> PointerBlock:
         """Return the block that a load or store addresses.

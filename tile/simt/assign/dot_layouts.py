@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, contiguous_axis
-from tile.analysis.index_forms import IndexForms
-from tile.analysis.ranges import ranges
+from tile.analysis.index_forms import IndexForms, index_forms
 from tile.analysis.used_columns import used_columns
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
@@ -184,7 +183,7 @@ def replace_dots(
     """
     decompose_dots(function, target, num_warps)
     chained = _chained(function)
-    forms = cache(lambda: IndexForms(axes, ranges(function, wraps=False)))
+    forms = cache(lambda: index_forms(function, axes))
     dots: dict[Operation, DotLayouts] = {}
     for op in list(function.walk()):
         if op.defn is not dot.dot:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from tile.analysis.axis_info import axis_info
-from tile.analysis.index_forms import IndexForms, NoFormError
-from tile.analysis.ranges import ranges
+from tile.analysis.index_forms import IndexForms, NoFormError, index_forms
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import control
 from tile.ir.types import Tile
@@ -26,7 +24,7 @@ class Strides:
 
     @cached_property
     def forms(self) -> IndexForms:
-        return IndexForms(axis_info(self.function), ranges(self.function, wraps=False))
+        return index_forms(self.function)
 
     def moves_on(self, loop: Operation, pointer: Value) -> bool:
         """Return True if no two iterations of a loop reach the same element through a pointer.
