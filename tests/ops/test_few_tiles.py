@@ -13,6 +13,7 @@ import pytest
 import tile
 import tile.ops
 from tests.sampling import sample
+from tile.ops.core.call import F16
 from tile.ops.core.tables import Table
 from tile.ops.linear.few_tiles import FewTiles, few_tiles
 
@@ -117,3 +118,10 @@ def test_batches_are_many_tiles() -> None:
     two, forty = (cast(FewTiles, chosen(a, b, batches)) for batches in (2, 40))
     assert two.config["BLOCK_N"] < forty.config["BLOCK_N"]
     assert chosen(a, b, batches=4000) is None
+
+
+@pytest.mark.parametrize("backend", ["interp", "opencl"])
+def test_tiles_are_of_the_backend_that_they_were_measured_on(backend: str) -> None:
+    for m, k in ((1760, 1760), (4096, 1024)):
+        assert few_tiles("nvptx", F16, (0, k, 1), (0, 64, 1), (1, m, 64, k)) is not None
+        assert few_tiles(backend, F16, (0, k, 1), (0, 64, 1), (1, m, 64, k)) is None

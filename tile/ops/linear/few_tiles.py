@@ -37,8 +37,19 @@ def dependent(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[s
 
 
 # Of a result of 64 columns, as its transpose: each row of a is loaded once. 1760 to 4096 rows have
-# 1.15 to 1.31 of cuBLAS, with the tiles of FEW 1.00 to 1.22 (H200, float16, 2026-11-29).
-THIN = dependent(64, 32, 128, stages=8)
+# 1.15 to 1.31 of cuBLAS, with the tiles of FEW 1.00 to 1.22 (H200, float16, 2026-11-29). By M, the
+# number of tiles of 64 x 64, and K.
+THIN = Table(
+    {(ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (1535, ANY, ANY): {},
+            (ANY, 66, 1023): {},
+            (ANY, 66, 4096): dependent(64, 32, 128, stages=8),
+            (ANY, ANY, ANY): {},
+        }
+    },
+)
 # By M, N, the number of tiles of 64 x 64, and K; an empty entry leaves a shape to the tables of
 # configurations.py. H200, float16, cold L2 cache (docs/notes/ops.md, "Few tiles").
 FEW = Table(
@@ -101,8 +112,9 @@ def few_tiles(
     if swapped:
         m, n = n, m
     count = batches * tile.cdiv(m, EDGE) * tile.cdiv(n, EDGE)
-    if n == EDGE and m >= 1536 and count <= 66 and 1024 <= k <= 4096:
-        return FewTiles(THIN, swapped=True)
+    thin = THIN.select(backend, m, count, k) if n == EDGE else {}
+    if thin:
+        return FewTiles(thin, swapped=True)
     config = FEW.select(backend, m, n, count, k)
     if config and count <= AT_ONCE:
         config = {**config, "GROUP": 1}
