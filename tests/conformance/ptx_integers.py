@@ -111,6 +111,18 @@ def bfind(name: str) -> Callable[[int], int]:
     return lambda a: (~a if a < 0 else a).bit_length() - 1
 
 
+def fns(mask: int, base: int, offset: int) -> int:
+    step, count, position = (-1 if offset < 0 else 1), abs(offset), base
+    while 0 <= position < 32:
+        count -= mask >> position & 1
+        if count <= 0 and mask >> position & 1:
+            return position
+        if not offset:
+            break
+        position += step
+    return -1
+
+
 def shift_amount(name: str) -> Callable[[int], int]:
     def apply(a: int) -> int:
         position = bfind(name)(a)
@@ -251,6 +263,10 @@ GROUPS: dict[str, list[Case]] = {
         Case("brev.b64", "b64", ("b64",), lambda a: int(f"{a:064b}"[::-1], 2)),
         *(Case(f"bfind.{n}", "u32", (n,), bfind(n)) for n in WORDS.split()),
         *(Case(f"bfind.shiftamt.{n}", "u32", (n,), shift_amount(n)) for n in WORDS.split()),
+        Case(
+            "fns.b32", "u32", ("b32", "u32", "s32"), fns,
+            domain=lambda x: [x[0], x[1] % 32, x[2] % 67 - 33],
+        ),
     ],
     "fields": [
         *(Case(f"bfe.{n}", n, (n, "u32", "u32"), bfe(n), domain=near) for n in WORDS.split()),

@@ -94,6 +94,33 @@ def bfind(op: Opcode, x: Expression) -> Expression:
     return zeros.constant(x.bits - 1) - zeros
 
 
+def fns(op: Opcode, mask: Expression, base: Expression, offset: Expression) -> Expression:
+    """Return the position of the set bit that is `offset` set bits from `base` on, or all ones.
+
+    A negative offset counts downwards. With 0 it is the bit at `base` itself, if that is set.
+    """
+    upwards, alone = offset > 0, offset.equals(0)
+    below, above = low_ones(base + 1, mask), ~low_ones(base, mask)
+    some = mask & alone.select(below & above, upwards.select(above, below))
+    ones = count(some, "popc")
+    before = alone.select(
+        ones.constant(0), upwards.select(offset - 1, ones.signed() + offset).unsigned()
+    )
+    return (ones > before).select(position_of_one(some, before), ones.constant(-1))
+
+
+def position_of_one(mask: Expression, before: Expression) -> Expression:
+    """Return the position of a set bit of 32 that has `before` set bits below it."""
+    position = mask.constant(0)
+    for width in (16, 8, 4, 2, 1):
+        ones = count(mask & ((1 << width) - 1), "popc")
+        is_above = before >= ones
+        before = is_above.select(before - ones, before)
+        position = position + is_above.select(mask.constant(width), 0)
+        mask = is_above.select(mask >> width, mask)
+    return position
+
+
 def bfe(op: Opcode, x: Expression, position: Expression, length: Expression) -> Expression:
     """Extract a field; a signed one repeats its highest bit, or that of `x` beyond its end."""
     bits, ty = x.bits, x.element
@@ -212,6 +239,7 @@ RULES = [
     *rules("popc|clz", "b32 b64", "u32: t", lambda op, x: count(x, op.base)),
     *rules("brev", "b32 b64", "t: t", lambda op, x: bits_function(x, "brev").unsigned()),
     *rules("bfind", WORDS, "u32: t", bfind, "shiftamt"),
+    *rules("fns", "b32", "u32: t u32 s", fns),
     *rules("bfe", WORDS, "t: t u32 u32", bfe),
     *rules("bfi", "b32 b64", "t: t t u32 u32", bfi),
     *rules("bmsk.clamp|wrap", "b32", "t: t t", bmsk),
