@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -145,12 +146,19 @@ def test_arrays_of_other_libraries() -> None:
     np.testing.assert_array_equal(y, x * 2)
 
 
-def test_block_shapes_are_set_while_tuning() -> None:
+@pytest.mark.parametrize("stored", [False, True])
+def test_block_shapes_are_set_while_tuning(tmp_path: Path, stored: bool) -> None:
+    """The blocks that a call passes need not be valid."""
+
     def shape_blocks(arguments: dict[str, Any]) -> None:
         for name in ("x", "y"):
             arguments[name].block_shape = [16, arguments["BN"]]
 
-    @tile.autotune([tile.Config({"BN": bn}, pre_hook=shape_blocks) for bn in (16, 32)], key=["N"])
+    @tile.autotune(
+        [tile.Config({"BN": bn}, pre_hook=shape_blocks) for bn in (16, 32)],
+        key=["N"],
+        cache_results=tmp_path if stored else False,
+    )
     @tile.jit
     def tuned(x, y, N, BN: tl.constexpr):
         for column in range(0, N, BN):

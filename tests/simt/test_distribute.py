@@ -786,11 +786,11 @@ def test_tiles_too_large_for_the_machine() -> None:
 
 
 @pytest.mark.parametrize("target", [WGMMA, MMA], ids=str)
-def test_accumulators_of_matrix_instructions_have_registers(target: SimtTarget) -> None:
-    """Any other tile of so many would be worked on in memory."""
+def test_accumulators_of_more_registers_than_a_thread_has(target: SimtTarget) -> None:
+    """They spill, as other tiles do, up to the limit of these."""
 
-    def module() -> Module:
-        m, n, k = 128, 256, 16
+    def module(m: int, n: int) -> Module:
+        k = 16
         function = Function("f", [I1], ["x"])
         b = Builder(function.body, loc=Loc("k.py", 12))
         x, y = (b(arith.const, value=1.0, result=Tile(s, F16)) for s in ((m, k), (k, n)))
@@ -798,13 +798,14 @@ def test_accumulators_of_matrix_instructions_have_registers(target: SimtTarget) 
         b.op(control.return_, result)
         return Module([function])
 
+    lower(module(128, 256), target, num_warps=4)
     with pytest.raises(OutOfResourcesError) as caught:
-        lower(module(), target, num_warps=4)
+        lower(module(512, 256), target, num_warps=4)
     error = caught.value
     assert error.loc == Loc("k.py", 12)
-    assert "255, and an accumulator of matrix instructions may take up to 255" in error.message
-    assert "with num_warps = 8 instead of 4 it is 128" in error.message
-    lower(module(), target, num_warps=8)
+    assert "takes 1024 registers of 32 bits in each thread" in error.message
+    assert "255, and a tile may take up to 1020" in error.message
+    assert "with num_warps = 32 instead of 4 it is 128" in error.message
 
 
 def test_what_threads_cannot_do_is_named() -> None:

@@ -194,7 +194,8 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
     if isinstance(callee, StaticFunction):
         return evaluate(callee, args, kwargs, static=True)
     if callee in (constexpr, constexpr_type):
-        return evaluate(callee, args, kwargs, static=True)
+        may_run = low.function.runtime_constexprs and leaves((*args, *kwargs.values()))
+        return evaluate(callee, args, kwargs, static=not may_run)
     if callee in ITERATORS or (isinstance(callee, type) and hasattr(callee, "_fields")):
         return evaluate(callee, args, kwargs, static=False)  # the latter are named tuples
     raise not_callable(function)

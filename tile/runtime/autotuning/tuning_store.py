@@ -33,6 +33,7 @@ from tile.cache import cache_folder
 from tile.cache.disk_cache import read_regular_file, write_atomically
 from tile.errors import BackendError
 from tile.runtime.arguments.adapt import adapt
+from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.autotuning.configs import Config, innermost
 from tile.runtime.target_selection import target_of
 from tile.tracebacks import warn
@@ -186,11 +187,15 @@ class TuningStore:
 
 
 def launch_target(kernel: Any, named: Mapping[str, Any]) -> Target:
-    """Return the target of a launch of a kernel with arguments by name."""
+    """Return the target of a launch of a kernel with arguments by name.
+
+    The blocks of descriptors need not be valid yet: hooks of configurations may set them.
+    """
     function = innermost(kernel)
     names = [parameter.name for parameter in function.parameters if not parameter.is_constexpr]
-    adapted = [adapt(named[name], f"argument {name!r}") for name in names if name in named]
-    return target_of(adapted)
+    values = {name: named[name] for name in names if name in named}
+    arrays = {n: v.base if isinstance(v, TensorDescriptor) else v for n, v in values.items()}
+    return target_of(adapt(value, f"argument {name!r}") for name, value in arrays.items())
 
 
 def machine_of(target: Target) -> str:

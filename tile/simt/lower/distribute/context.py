@@ -15,7 +15,7 @@ from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of, is_pure
 from tile.ir.module import Module
-from tile.ir.op_definition import OpDef, Trait
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import I32, Fragment, Tile, Type, count_of
@@ -226,23 +226,17 @@ def not_lowered(ctx: Context, op: Operation) -> Sequence[Value]:
 def check_fits(ctx: Context, op: Operation) -> None:
     """Raise `OutOfResourcesError` if a result is more than a thread can hold."""
     for value in op.results:
-        if register_count(value) > _limit(ctx, op):
+        if register_count(value) > _limit(ctx):
             raise _too_large(ctx, op, value)
 
 
-def _limit(ctx: Context, op: Operation) -> int:
-    """Return how many registers the result of an operation may take.
-
-    Accumulators of tensor cores stay in registers from one dot to the next: if there were more than
-    registers, each iteration of a loop would spill and reload nearly all of them.
-    """
-    in_registers = op.has_trait(Trait.TENSOR_CORE)
-    return ctx.target.registers * (1 if in_registers else ctx.target.tuning.max_oversubscription)
+def _limit(ctx: Context) -> int:
+    """Return how many registers a tile may take; one with more than exist spills."""
+    return ctx.target.registers * ctx.target.tuning.max_oversubscription
 
 
 def _too_large(ctx: Context, op: Operation, value: Value) -> OutOfResourcesError:
     target = ctx.target
-    kind = "an accumulator of matrix instructions" if op.has_trait(Trait.TENSOR_CORE) else "a tile"
     tiles = sorted(_tiles_at(ctx, op), key=register_count, reverse=True)
     scale = 1
     while register_count(tiles[0]) // scale > target.registers:
@@ -256,9 +250,9 @@ def _too_large(ctx: Context, op: Operation, value: Value) -> OutOfResourcesError
     )
     return OutOfResourcesError(
         f"{_describe(value)} takes {register_count(value)} registers of 32 bits in each thread; "
-        f"{target} has {target.registers}, and {kind} may take up to {_limit(ctx, op)}; {advice}",
+        f"{target} has {target.registers}, and a tile may take up to {_limit(ctx)}; {advice}",
         required=register_count(value),
-        limit=_limit(ctx, op),
+        limit=_limit(ctx),
         name="registers",
         loc=op.loc,
         notes=[f"{_describe(v)}: {register_count(v)} registers a thread" for v in tiles],
