@@ -144,7 +144,9 @@ class _AxisInfo(Conditional[AxisInfo]):
         )
 
     def transfer(self, op: Operation) -> Sequence[AxisInfo]:
-        rule = rule_of(op.defn)
+        source, rule = self.source(op), rule_of(op.defn)
+        if source is not None:
+            return [source]
         if rule is None:
             return [unknown(value.type) for value in op.results]
         interval = self.ranges.of(op.results[0])

@@ -249,8 +249,16 @@ def compared(condition: Value, holds: bool) -> tuple[Value, Value, Predicate] | 
     return x, y, predicate if holds else predicate.negated
 
 
+# The value whose elements the result of an operation has, though it is no operand of it; None if
+# that is not known. A load from a buffer gets what was stored there.
+SOURCES: dict[OpDef, Callable[[Operation], Value | None]] = {}
+
+
 class Conditional(Forward[F]):
-    """A forward analysis that learns from conditions; a subclass defines `learn`."""
+    """A forward analysis that learns from conditions; a subclass defines `learn`.
+
+    It is one of the elements of values, whichever threads hold them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -266,6 +274,12 @@ class Conditional(Forward[F]):
         if fact != self.facts[value]:
             self.replaced.append((value, self.facts[value]))
             self.facts[value] = fact
+
+    def source(self, op: Operation) -> F | None:
+        """Return the fact of the value that the result of an operation equals; see `SOURCES`."""
+        find = SOURCES.get(op.defn)
+        value = None if find is None else find(op)
+        return None if value is None else self.facts.get(value)
 
     def block(self, block: Block) -> list[F]:
         depth = len(self.replaced)

@@ -225,7 +225,9 @@ class _Ranges(Conditional[Fact]):
         return fact
 
     def transfer(self, op: Operation) -> Sequence[Fact]:
-        rule = RULES.get(op.defn)
+        source, rule = self.source(op), RULES.get(op.defn)
+        if source is not None:
+            return [source]
         facts = self.present(op)
         intervals = [fact for fact in facts if fact is not None]
         if rule is None or len(intervals) < len(facts):

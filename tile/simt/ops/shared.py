@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tile.analysis.dataflow import SOURCES
 from tile.ir.core import Operation, Value
 from tile.ir.declare import op
 from tile.ir.op_definition import LOWERED, Effect, Trait
@@ -187,6 +188,21 @@ def local_load(mem: Type, *, mask: tuple[int, ...] = (), result: Type) -> Type:
         f"local_load of {list(shape)} takes a mask within that, not {mask}",
     )
     return result
+
+
+def _stored(load: Operation) -> Value | None:
+    """Return the tile that a load reads, if its buffer is written once, in the same block."""
+    alloc = load["mem"].op
+    if load["mask"] or alloc is None or alloc.defn is not local_alloc:
+        return None
+    stores = [user for user in alloc.result.users if user.defn is not local_load]
+    if len(stores) != 1 or stores[0].defn is not local_store:
+        return None
+    # The buffer of each iteration of a loop is undefined before its store.
+    return stores[0]["x"] if alloc.block is load.block is stores[0].block else None
+
+
+SOURCES[local_load] = _stored
 
 
 def _parts(name: str, mem: Shared, shape: Sequence[int], axis: int, *, of_buffer: bool) -> None:
