@@ -238,6 +238,24 @@ def test_values_for_constexpr_parameters_of_callees(triton) -> None:
     assert x.tolist() == [8, 10, 12, 14]
 
 
+def test_dtypes_that_annotate_local_names(triton) -> None:
+    """SGLang's hashes state them of names whose values have other dtypes, and Triton ignores them."""
+
+    @triton.jit
+    def mix(h: tl.uint32, k: tl.uint32) -> tl.uint32:
+        c: tl.uint32 = 5
+        return h * c + k
+
+    @triton.jit
+    def kernel(x_ptr):
+        h: tl.uint32 = 0
+        tl.store(x_ptr, mix(h, tl.load(x_ptr)))
+
+    x = np.full(1, 7, np.int64)
+    kernel[1,](x)
+    assert x.tolist() == [7]
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_rounding_of_casts_to_the_type_of_an_argument(triton, dtype) -> None:
     """FLA's kernels name a rounding whatever the type is."""

@@ -60,7 +60,7 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         settings = {**options, "debug": options.get("debug") or knobs.runtime.debug or None}
         for name in SELECTIONS:
             settings[name] = _parameters(fn, settings.get(name))
-        settings |= {"runtime_constexprs": True, "whole_storage": True}
+        settings |= {"loose_annotations": True, "whole_storage": True}
         return kind(fn, launch_defaults=knobs.launch_defaults, **settings)
 
     return decorate if fn is None else decorate(fn)

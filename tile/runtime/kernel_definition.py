@@ -49,7 +49,7 @@ class JitOptions:
     do_not_specialize_on_alignment: Sequence[str | int] | None = None
     debug: bool | None = None
     noinline: bool | None = None
-    runtime_constexprs: bool = False  # see `DeviceFunction`
+    loose_annotations: bool = False  # see `DeviceFunction`
     launch_defaults: Callable[[], Mapping[str, Any]] = dict  # see `DeviceFunction`
     whole_storage: bool = False  # kernels may access all of the storage of torch's tensors
 
@@ -68,7 +68,7 @@ class KernelDefinition(DeviceFunction, KernelInterface):
                 f"{short_repr(options.repr)}"
             )
         self.own_src = ""
-        self.runtime_constexprs = options.runtime_constexprs
+        self.loose_annotations = options.loose_annotations
         self.launch_defaults = options.launch_defaults
         self.whole_storage = options.whole_storage
         self.version = options.version

@@ -121,7 +121,7 @@ def annotated(low: Lowering, node: ast.AnnAssign) -> None:
     loc = low.at(node.value)
     target = node.target
     constant = names_constexpr(node.annotation)
-    may_run = low.function.runtime_constexprs and leaves(value)
+    may_run = low.function.loose_annotations and leaves(value)
     if not isinstance(target, ast.Name) or (constant and may_run):
         assign(low, target, value)
     elif constant:
@@ -130,7 +130,8 @@ def annotated(low: Lowering, node: ast.AnnAssign) -> None:
             low.bind(target.id, compile_time_only(value, subject), low.loc(target))
     else:
         assign(low, target, value)
-        check_annotation(low, node, target.id)
+        if not low.function.loose_annotations:
+            check_annotation(low, node, target.id)
 
 
 def names_constexpr(annotation: ast.expr) -> bool:

@@ -194,7 +194,7 @@ def apply(low: Lowering, function: Any, args: list[Any], kwargs: dict[str, Any])
     if isinstance(callee, StaticFunction):
         return evaluate(callee, args, kwargs, static=True)
     if callee in (constexpr, constexpr_type):
-        may_run = low.function.runtime_constexprs and leaves((*args, *kwargs.values()))
+        may_run = low.function.loose_annotations and leaves((*args, *kwargs.values()))
         return evaluate(callee, args, kwargs, static=not may_run)
     if callee in ITERATORS or (isinstance(callee, type) and hasattr(callee, "_fields")):
         return evaluate(callee, args, kwargs, static=False)  # the latter are named tuples
@@ -314,7 +314,7 @@ def argument(function: DeviceFunction, parameter: Parameter, value: object) -> o
     if value is REQUIRED:
         raise argument_error(function, f"is missing an argument for `{parameter.name}`")
     value = plain(value)
-    if not parameter.is_constexpr or (function.runtime_constexprs and leaves(value)):
+    if not parameter.is_constexpr or (function.loose_annotations and leaves(value)):
         return value
     subject = f"`{parameter.name}` of `{function.name}` is tl.constexpr, so it"
     return compile_time_only(value, subject)

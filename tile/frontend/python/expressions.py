@@ -94,7 +94,7 @@ def _runtime(low: Lowering, node: ast.expr, value: Tensor, statement: str) -> Fl
             loc=loc,
         )
     if isinstance(value.dtype, Pointer):
-        if low.function.runtime_constexprs:  # as in Triton
+        if low.function.loose_annotations:  # as in Triton
             address = low.build(arith.bitcast, value.value, to=I64)
             return low.build(arith.cast, address, to=I1)
         raise CompilationError(

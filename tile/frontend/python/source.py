@@ -122,9 +122,9 @@ class DeviceFunction(PickledByName):
     """
 
     rules: object = None
-    runtime_constexprs = False
-    """True if names and parameters annotated `tl.constexpr` also take runtime values, as in Triton,
-    where kernels call the function."""
+    loose_annotations = False
+    """True if annotations are Triton's: where kernels call the function, names and parameters
+    annotated `tl.constexpr` also take runtime values, and a dtype of a local name is ignored."""
     launch_defaults: Callable[[], Mapping[str, Any]] = dict
     """A function that each compilation asks for defaults of launch options, by name."""
     method_of = ""
