@@ -20,12 +20,9 @@ def heads(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.fixture(params=["interp", "interp:wgmma"])
-def few(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Any]]:
-    """Return a function that calls an op, whose grids take few batches, and its reference."""
+def check(request: pytest.FixtureRequest) -> Iterator[Callable[..., None]]:
+    """Return a function that compares an op with its reference."""
     called: list[Any] = []
-    monkeypatch.setattr(batched_grid, "LIMITS", (LIMITS[0], 3, LIMITS[2]))
 
     def call(op: Any, *args: Any, **options: Any) -> None:
         op.plans.clear()
@@ -43,15 +40,58 @@ def few(
         cast(Any, op).plans.clear()
 
 
+@pytest.fixture
+def few(check: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return the same of ops whose grids take few batches."""
+    monkeypatch.setattr(batched_grid, "LIMITS", (LIMITS[0], 3, LIMITS[2]))
+    return check
+
+
 def test_grids() -> None:
     assert batched_grid.batched_grid(2, LIMITS[1]) == ((2, LIMITS[1]), {})
     assert batched_grid.batched_grid(2, LIMITS[1] + 1) == ((LIMITS[1] + 1, 2), {"BATCH_AXIS": 0})
+
+
+@pytest.mark.parametrize(
+    ("batches", "reread", "together"),
+    [
+        (12, 1 << 22, 4),
+        (12, 1 << 24, 1),
+        (12, 1 << 25, 1),
+        (12, 0, 12),
+        (7, 1 << 22, 1),
+        (12, 3 << 20, 4),
+    ],
+)
+def test_batches_whose_programs_alternate(batches: int, reread: int, together: int) -> None:
+    """As many as divide their number, and read no more than fits in a cache."""
+    grid = (together, 5, batches // together), {"BATCH_AXIS": 2}
+    assert batched_grid.batched_grid(5, batches, reread) == grid
+
+
+def test_other_programs_of_unequal_length() -> None:
+    """An axis is too short for all batches, or for their programs."""
+    assert batched_grid.batched_grid(2, 1 << 16, 1) == ((1 << 16, 2), {"BATCH_AXIS": 0})
+    assert batched_grid.batched_grid(1 << 16, 2, 1) == ((1 << 16, 2), {})
 
 
 @pytest.mark.parametrize("shape", [(5, 70, 33, 50), (5, 16, 64, 64)])
 def test_matmul(few: Callable[..., None], shape: tuple[int, int, int, int]) -> None:
     batches, m, n, k = shape
     few(tile.ops.matmul, heads(batches, m, k) / 8, heads(batches, k, n, seed=1))
+
+
+def test_longest_blocks_of_some_heads_first(
+    check: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of two heads of keys alternate, which are six of queries, then those of the others."""
+    monkeypatch.setattr(batched_grid, "REREAD", 2 * 150 * 64 * 2 * 2)
+    q, dout = heads(2, 6, 150, 64), heads(2, 6, 150, 64, seed=3)
+    k, v = (heads(2, 2, 150, 64, seed=n) for n in (1, 2))
+    check(tile.ops.attention, q, k, v, causal=True)
+    result, sums = reference_of(tile.ops.attention)(q, k, v, True, log_sums=True)
+    done = result.astype(np.float16), sums.astype(np.float32)
+    check(tile.ops.attention_backward, dout, q, k, v, *done, causal=True)
 
 
 @pytest.mark.parametrize("causal", [False, True])

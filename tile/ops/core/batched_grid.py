@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import tile
+import tile.language as tl
 from tile.runtime.grid import LIMITS
 
+REREAD = 1 << 24  # bytes that batches read at one time, at most, so that an L2 cache holds them
 
-def batched_grid(work: int, batches: int) -> tuple[tuple[int, int], dict[str, int]]:
+
+def batched_grid(
+    work: int, batches: int, reread: int | None = None
+) -> tuple[tuple[int, ...], dict[str, int]]:
     """Return a grid of `work` programs for each of some batches, and constants of the kernel.
 
     Batches are along axis 1, so that programs of one batch run at the same time. More than fit
     there, which have little to do each, are along axis 0, as the kernel's `BATCH_AXIS` says then.
 
+    reread: given if programs have less to do the larger their number is; the bytes that all
+    programs of a batch read. Then the first programs of several batches run first, and the last
+    ones last, so that all multiprocessors end at nearly the same time. A kernel has to ask `place`.
+
     >>> batched_grid(4, 8)
     ((4, 8), {})
     >>> batched_grid(4, 70_000)
     ((70000, 4), {'BATCH_AXIS': 0})
+    >>> batched_grid(4, 8, reread=1 << 22)
+    ((4, 4, 2), {'BATCH_AXIS': 2})
     """
-    if batches <= LIMITS[1]:
+    if batches > LIMITS[1]:
+        return (batches, work), {"BATCH_AXIS": 0}
+    if reread is None or work > LIMITS[1]:
         return (work, batches), {}
-    return (batches, work), {"BATCH_AXIS": 0}
+    most = min(batches, REREAD // max(1, reread))
+    together = max((n for n in range(1, most + 1) if batches % n == 0), default=1)
+    return (together, work, batches // together), {"BATCH_AXIS": 2}
+
+
+@tile.jit
+def place(BATCH_AXIS: tl.constexpr):
+    """Return a program's number, and that of its batch, in a `batched_grid`."""
+    if BATCH_AXIS == 2:
+        return tl.program_id(1), tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
+    return tl.program_id(1 - BATCH_AXIS), tl.program_id(BATCH_AXIS)

@@ -105,7 +105,8 @@ def attention(
             config, grid = several, (several["PROGRAMS"],)
         else:
             blocks = tile.cdiv(queries, config["BLOCK_M"])
-            grid, order = batched_grid(blocks, batches * heads)
+            reread = 2 * keys * size * width * key.shape[1] // heads
+            grid, order = batched_grid(blocks, batches * heads, reread if causal else None)
         launch(attention_kernel, grid)(
             *(q, k, v, result.value, logs and logs.value, bias, slopes, None, None),
             *(operand.strides[:3] for operand in (source, key, value, result)),

@@ -104,7 +104,9 @@ class Gradients:
         *tensors, log_sums, delta = self.inputs
         tiles = QUERY_TILES.select(backend, size)
         blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
-        grid, order = batched_grid(blocks, self.batches * self.heads)
+        # What programs of a head read, of two arrays of 16 bits.
+        reread = 4 * self.keys * size * self.key_heads // self.heads if causal else None
+        grid, order = batched_grid(blocks, self.batches * self.heads, reread)
         launch(descriptor_q_kernel, grid)(
             *(*tensors, result, log_sums, delta, dq, *sizes),
             RAGGED=self._is_ragged(tiles),
@@ -114,7 +116,8 @@ class Gradients:
         )
         tiles = KEY_TILES.select(backend, size)
         blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
-        grid, order = batched_grid(blocks, self.batches * self.key_heads)
+        reread = 4 * self.queries * size * self.heads // self.key_heads if causal else None
+        grid, order = batched_grid(blocks, self.batches * self.key_heads, reread)
         launch(descriptor_kv_kernel, grid)(
             *(*self.inputs, dk, dv, *sizes),
             GROUPED=self.heads != self.key_heads,

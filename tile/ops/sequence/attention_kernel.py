@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import place
 from tile.ops.sequence.attention_block import attention_block
 
 
@@ -55,8 +56,8 @@ def attention_kernel(
     sizes = batches, heads, key_heads, group, queries, keys, window
     options = SCALE, SIZE, CAUSAL, SUMS, DESCRIPTORS, STORED_BLOCK, HEAD, BLOCK_M, BLOCK_N, RAGGED
     last = LANE_SUMS, PROGRAMS
-    rank, number = tl.program_id(1 - BATCH_AXIS), tl.program_id(BATCH_AXIS)
-    programs = tl.num_programs(1 - BATCH_AXIS)
+    rank, number = place(BATCH_AXIS)
+    programs = tl.num_programs(0)
     if PROGRAMS and CAUSAL:
         # Pairs of blocks, which all see as many keys together: so no program has more to do, and
         # all are at the same heads, whose keys are in L2. The number of blocks is even.
@@ -74,5 +75,5 @@ def attention_kernel(
             attention_block(*(block, head, *arrays, *strides, *sizes, *options, *last))
     else:
         if CAUSAL:  # those that see the most keys first, so that no long one is last
-            rank = programs - 1 - rank
+            rank = blocks - 1 - rank
         attention_block(*(rank, number, *arrays, *strides, *sizes, *options, *last))

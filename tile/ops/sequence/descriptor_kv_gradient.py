@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import place
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.seen_keys import is_seen
 
@@ -129,9 +130,9 @@ def descriptor_kv_kernel(
     # A block that crosses an end of a head has sums of another one, which are masked.
     log_sums = tl.make_tensor_descriptor(log_sum_ptr, [rows], [1], [BLOCK_M])
     deltas = tl.make_tensor_descriptor(delta_ptr, [rows], [1], [BLOCK_M])
-    number = tl.program_id(BATCH_AXIS)
+    rank, number = place(BATCH_AXIS)
     batch, key_head = number // key_heads, number % key_heads
-    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_N
+    first = rank * BLOCK_N
     key = first + tl.arange(0, BLOCK_N)
     base = number.to(tl.int64) * (keys * SIZE)
     at = key[:, None] * SIZE + tl.arange(0, SIZE)[None, :]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import place
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.seen_keys import is_seen
 
@@ -54,12 +55,11 @@ def descriptor_q_kernel(
         shape, block, strides = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE], [SIZE, 1]
     k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
     v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
-    number = tl.program_id(BATCH_AXIS)
+    rank, number = place(BATCH_AXIS)
     batch, head = number // heads, number % heads // (heads // key_heads)
     key_row = (batch * key_heads + head) * keys
-    rank = tl.program_id(1 - BATCH_AXIS)
     if CAUSAL:  # those that see the most keys first, so that no long one is last
-        rank = tl.num_programs(1 - BATCH_AXIS) - 1 - rank
+        rank = tl.cdiv(queries, BLOCK_M) - 1 - rank
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     row = number.to(tl.int64) * queries
     at = query[:, None] * SIZE + tl.arange(0, SIZE)[None, :]

@@ -102,7 +102,8 @@ def varlen_attention(
         else:
             config = BY_POINTERS.select(call.backend, size, width)
         blocks = tile.cdiv(longest, config["BLOCK_M"])
-        grid, order = batched_grid(blocks, (starts.size - 1) * heads)
+        reread = 2 * longest * size * width * key.shape[1] // heads
+        grid, order = batched_grid(blocks, (starts.size - 1) * heads, reread if causal else None)
         launch(attention_kernel, grid)(
             *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
             *(strides_of(operand) for operand in (source, key, key, result)),
