@@ -256,7 +256,7 @@ WARM: dict[str, set[str]] = {
     "tile.ir": {"descriptor_type", "dtype_members", "numpy_dtypes", "types"},
     "tile.backends.nvptx": {
         *("architectures", "backend", "driver", "fast_launch", "host_staging", "launch"),
-        *("launch_metadata", "loaded_module", "ptxas", "tensor_maps", "toolkit"),
+        *("launch_metadata", "launch_stub", "loaded_module", "ptxas", "tensor_maps", "toolkit"),
     },
     **{
         name: set()

@@ -138,7 +138,7 @@ class BoundLaunch(NamedTuple):
 
     run: takes the grid's three extents and the values. fixed: for a grid, and for each value of
     `run` a number or what stands for it, returns a function of the values passed alone, after the
-    tuples of items. A launch with a tuple of the one before is faster.
+    tuples of items.
     """
 
     run: FastLaunch

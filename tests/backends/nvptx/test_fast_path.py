@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -16,7 +17,7 @@ import tile
 import tile.language as tl
 from tests.runtime.fake_torch import Tensor, aligned, install
 from tile.backends.capabilities import Item, Passed
-from tile.backends.nvptx import driver, launch, loaded_module
+from tile.backends.nvptx import driver, launch, launch_stub, loaded_module
 from tile.errors import ExecutionError
 from tile.runtime.fast_path import FastPathEntry
 from tile.testing import do_bench
@@ -74,7 +75,7 @@ class Posing:
         monkeypatch.setattr(loaded_module.Loaded, "clusters", lambda *given: 5)
         monkeypatch.setattr(loaded_module.Loaded, "_config", lambda loaded, *given, **more: given)
         monkeypatch.setattr(driver.cuda, "cuLaunchKernelEx", self.clustered)
-        self.fields = [0]  # as a `FaultRecord` has them
+        self.fields = (ctypes.c_int32 * 1)()  # as a `FaultRecord` has them
         monkeypatch.setattr(launch, "FaultRecord", lambda loaded, emitted: self)
 
     def check(self) -> None:
@@ -108,16 +109,19 @@ class Posing:
         self.clusters.append(given.pop(CLUSTER, (1, 1, 1))[0])
         self.dependent.append(given.pop(DEPENDENT, (0, 0, 0)) == (1, 0, 0))
         assert not given
-        arguments = [
-            ctypes.string_at(at, 8) for at in (ADDRESS * self.count).from_address(parameters)
-        ]
+        count = len(self.formats)
+        addresses = (ADDRESS * count).from_address(parameters)
+        values = tuple(
+            struct.unpack_from(f"={form}", ctypes.string_at(at, 8))[0]
+            for form, at in zip(self.formats, addresses, strict=True)
+        )
         if self.context != CONTEXT:
             return int(driver.cuda.CUresult.CUDA_ERROR_INVALID_CONTEXT)
         if not self.status:
-            self.repeats.append((grid, stream, arguments))
+            self.repeats.append((grid, stream, values))
         return self.status
 
-    count = 6
+    formats = "Qiifq?"  # of the parameters; an i32 is followed by zeros
 
 
 CLUSTER, DEPENDENT = 4, 6  # ids of attributes
@@ -131,8 +135,11 @@ def attributes_of(address: int, count: int) -> dict[int, tuple[int, int, int]]:
     return {identity: (x, y, z) for identity, x, y, z in numbers}
 
 
-@pytest.fixture
-def posing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Posing]:
+@pytest.fixture(params=["machine code", "Python"])
+def posing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Posing]:
+    """Pose for stubs of either kind."""
+    if request.param == "Python":
+        monkeypatch.setattr(launch_stub, "_code", lambda: None)
     monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_90a")
     posing = Posing(monkeypatch)
     install(monkeypatch).streams[0] = 0xABC0_0000_0001
@@ -146,11 +153,8 @@ def test_every_parameter_at_its_address(posing: Posing) -> None:
     scale[3, 2](x, 5, -7, 0.1, 2**40 + 1, True, B=64)
     assert posing.ordinary == [((3, 2, 1), 0xABC0_0000_0001)]
     scale[4, 2, 5](y, 9, -9, -0.7, 2**41 + 1, False, B=64)
-    ((grid, stream, arguments),) = posing.repeats
-    assert (grid, stream) == ((4, 2, 5), 0xABC0_0000_0001)
-    values = [y.data_ptr(), np.int32(9), np.int32(-9), np.float32(-0.7), np.int64(2**41 + 1)]
-    wanted = [np.asarray(value).tobytes() for value in [*values, np.bool_(False)]]
-    assert [argument[: len(w)] for argument, w in zip(arguments, wanted, strict=True)] == wanted
+    values = (y.data_ptr(), 9, -9, np.float32(-0.7), 2**41 + 1, False)
+    assert posing.repeats == [((4, 2, 5), 0xABC0_0000_0001, values)]
 
 
 def entry_of(x: Tensor) -> FastPathEntry:
@@ -168,26 +172,22 @@ def test_a_fixed_grid_and_fixed_numbers(posing: Posing) -> None:
     entry = entry_of(x)
     values = [Passed(1), Passed(0), 9, -0.0, 2**41 + 1, False]
     launch = entry.fixed((4, 2, 5), values)
-    posing.count = 6
     assert launch(8, y.data_ptr()) and launch(-8, y.data_ptr())
-    for (grid, stream, arguments), number in zip(posing.repeats, (8, -8), strict=True):
+    for (grid, stream, values), number in zip(posing.repeats, (8, -8), strict=True):
         assert (grid, stream) == ((4, 2, 5), 0xABC0_0000_0001)
-        wanted = [y.data_ptr(), np.int32(number), np.int32(9), np.float32(-0.0)]
-        data = [np.asarray(value).tobytes() for value in [*wanted, 2**41 + 1, np.bool_(False)]]
-        assert [argument[: len(w)] for argument, w in zip(arguments, data, strict=True)] == data
+        assert values == (y.data_ptr(), number, 9, 0.0, 2**41 + 1, False)
+        assert math.copysign(1.0, values[3]) == -1.0
     same = entry.fixed((1, 1, 1), [Passed(0), Passed(1), Passed(1), 1.0, 2, True])
     assert same(x.data_ptr(), 3)
-    assert [struct.unpack("=i4x", posing.repeats[-1][2][at]) for at in (1, 2)] == [(3,), (3,)]
+    assert posing.repeats[-1][2] == (x.data_ptr(), 3, 3, 1.0, 2, True)
     assert not entry.fixed((1, 1, 1), [Passed(0), 1 << 40, 1, 1.0, 2, True])(x.data_ptr())
 
 
 def test_constants_have_no_parameter(posing: Posing) -> None:
-    posing.count = 5
-    x = Tensor(aligned(64))
+    x, posing.formats = Tensor(aligned(64)), "Qifq?"
     for factor in (2.0, 3.0):
         scale[(1,)](x, 1, 7, factor, 9, True, B=64)
-    ((_, _, arguments),) = posing.repeats
-    assert struct.unpack("=Q i4x f4x i4x ?7x", b"".join(arguments)) == (x.data_ptr(), 7, 3, 9, True)
+    assert [values for _, _, values in posing.repeats] == [(x.data_ptr(), 7, 3, 9, True)]
 
 
 def test_the_current_stream_is_asked_for_each_time(posing: Posing, monkeypatch) -> None:
@@ -241,7 +241,7 @@ def test_a_launch_amid_another(posing: Posing) -> None:
     scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
     posing.during = lambda: scale[(2,)](y, 3, 7, 2.0, 9, True, B=64)
     scale[(3,)](x, 5, 7, 2.0, 9, True, B=64)
-    assert [(grid[0], arguments[1][0]) for grid, _, arguments in posing.repeats] == [(2, 3), (3, 5)]
+    assert [(grid[0], values[1]) for grid, _, values in posing.repeats] == [(2, 3), (3, 5)]
 
 
 def test_clusters(posing: Posing) -> None:
@@ -274,7 +274,7 @@ def test_dependent_launches(posing: Posing) -> None:
 
 def test_a_false_assertion_is_left_to_an_ordinary_launch(posing: Posing) -> None:
     """It raises what the kernel has reported; other launches are repeats."""
-    x, posing.count = Tensor(aligned(64)), 2
+    x, posing.formats = Tensor(aligned(64)), "Qi"
     for _ in range(3):
         claim[(1,)](x, 60, B=64, debug=True)
     assert (len(posing.ordinary), len(posing.repeats)) == (1, 2)
@@ -341,6 +341,4 @@ def test_items_of_tuples_are_written_once(posing: Posing) -> None:
     calls = [(first, three, 5), (first, three, 6), (second, three, 7), (second, four, 8)]
     for addresses, numbers, number in calls:
         assert launch(addresses, numbers, number)
-        ((address, eight, item, _, passed, _),) = [posing.repeats[-1][2]]
-        assert address == struct.pack("=Q", addresses[1]) and eight == struct.pack("=i4x", 8)
-        assert (item, passed) == (struct.pack("=i4x", *numbers), struct.pack("=q", number))
+        assert posing.repeats[-1][2] == (addresses[1], 8, *numbers, 1.0, number, False)

@@ -15,6 +15,8 @@ tensor_maps      tensor maps of a launch's arguments
 host_staging     host arrays copied to the device and back; the current stream
 launch           a loaded kernel
 fast_launch      the same launch again, with other arguments
+launch_stub      built-in functions that convert arguments and launch
+host_compiler    their machine code, by LLVM for this CPU
 loaded_module    modules on a device; the record of a false assertion
 event_timer      timers for `do_bench` and the autotuner
 survey           the findings of `tile info`

@@ -1,31 +1,20 @@
-"""The launch fast path: one call writes everything that varies into a prepared block of memory.
+"""The launch fast path: prepared functions that launch a kernel like an earlier launch.
 
-The block holds the addresses of the parameters, the configuration for `cuLaunchKernelEx`, and the
-parameters, of which the fixed ones are written once. `cuLaunchKernelEx` is called through ctypes
-with prepared objects: converting the eleven arguments of `cuLaunchKernel` in cuda.bindings takes
-longer than the launch itself. For a kernel of two parameters the generated function is
+A launch passes a block of memory to the driver: the addresses of the parameters, the configuration
+for `cuLaunchKernelEx`, and the parameters. A stub (`tile.backends.nvptx.launch_stub`) fills in what
+varies, and is the fast launch of most kernels. For a kernel with tensor maps a generated function
+looks these up, by the arguments that they depend on, and passes their addresses to the stub:
 
     def fast_launch(x, y, z, v0, v1):
-        try:
-            block = pop()
-        except IndexError:
-            block = new_block()
-        data, config, pointers = block
-        try:
-            pack_into(data, start, x, y, z, program, stream(), rest, v0, v1)
-        except (OverflowError, struct_error):
+        map0 = maps0[v0]
+        if map0 is None:
             return False
-        status = launch(config, function, pointers, None)
-        push(block)
-        return not status
+        return launch(x, y, z, v0, v1, map0.address)
 
-For a kernel with tensor maps it first looks these up, by the arguments that they depend on, and
-writes their addresses in front of `x`. A launch takes a block out and puts it back, so that no two
-launches use the same one: neither threads, nor a launch that a signal or the garbage collector
-starts inside another. Replays of `tile.ops` fix the grid and all numbers, too: then only the rest
-is written, and a value of several parameters once. The function does not check whether the kernel's
-context is current. The driver rejects the launch if it is not, and what it rejects is done, or
-explained, by an ordinary launch.
+Replays of `tile.ops` fix the grid and all numbers, too: then only the rest is written, and a value
+of several parameters once. A stub does not check whether the kernel's context is current. The
+driver rejects the launch if it is not, and what it rejects is done, or explained, by an ordinary
+launch.
 
 From compute capability 9.0 on, a launch has attributes. Every `num_ctas` consecutive programs along
 axis 0 may form a *cluster*: they run at the same time on nearby multiprocessors. And programs may
@@ -36,7 +25,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,6 +33,7 @@ from typing import Any, NamedTuple
 from tile.backends.base import Grid
 from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
 from tile.backends.nvptx.driver import Device
+from tile.backends.nvptx.launch_stub import CONFIG, Block, Driver, Move, launch_stub
 from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
 from tile.tracebacks import GENERATED, warn
@@ -76,7 +65,7 @@ class LaunchAttributes:
         self._memory = ctypes.create_string_buffer(flag + extents)
         start, count = ctypes.addressof(self._memory), int(dependent)
         self.alone = _ATTRIBUTES.pack(start, count) if dependent else NO_ATTRIBUTES
-        self._clustered = _ATTRIBUTES.pack(start, count + 1)
+        self.clustered = _ATTRIBUTES.pack(start, count + 1)
         self._warned = False
 
     @classmethod
@@ -102,50 +91,17 @@ class LaunchAttributes:
 
     def packed(self, extent: int) -> bytes:
         """Return the end of a CUlaunchConfig for such a launch, valid while this object lives."""
-        return self._clustered if self.size_for(extent) > 1 else self.alone
+        return self.clustered if self.size_for(extent) > 1 else self.alone
 
 
-# A CUlaunchConfig: the extents of the grid; the extents of a program and its bytes of shared
-# memory; the stream; the address of the attributes, and their number. What does not vary is packed
-# once.
-_GRID = struct.Struct("=3I")
-_PROGRAM = struct.Struct("=4I4x")
-_WIDTH = 8  # bytes of each parameter, and of each address
-
-# Formats of parameters by dtype, each `_WIDTH` bytes wide.
-FORMATS = {
-    "bool": "?7x",
-    "int32": "i4x",
-    "int64": "q",
-    "uint64": "Q",
-    "float32": "f4x",
-}
+_WIDTH = 8  # bytes of each parameter in a block, and of each address
+# Formats of parameters by dtype, as in `struct`.
+FORMATS = {"bool": "?", "int32": "i", "int64": "q", "uint64": "Q", "float32": "f"}
 
 _TEXT = """
-def fast_launch({taken}):{report}{maps}
-    try:
-        block = pop()
-    except IndexError:
-        block = new_block()
-    data, config, pointers, latest = block
-    try:{items}
-        pack_into(data, start, {packed})
-    except (OverflowError, struct_error):  # such as a float that is infinite in 32 bits
-        return False
-    status = launch(config, function, pointers, None)
-    push(block)
-    return not status
+def fast_launch({taken}):{maps}
+    return {launch}({passed})
 """
-
-_ITEMS = """
-        if latest[{of}] is not items{of}:
-            pack{of}(data, start{of}, *pick{of}(items{of}))
-            latest[{of}] = items{of}"""
-
-# An ordinary launch raises the error of an assertion.
-_REPORT = """
-    if report[0]:
-        return False"""
 
 # The local variable keeps the map alive until the launch, even if the cache is cleared meanwhile.
 _MAP = """
@@ -180,71 +136,33 @@ class Parameter(NamedTuple):
     def data(self) -> bytes | Parameter:
         """The fixed value in memory, or the parameter itself."""
         number = self.number
-        return self if number is None else struct.pack(f"={self.format}", number)
+        if number is None:
+            return self
+        return struct.pack(f"={self.format}", number).ljust(_WIDTH, b"\0")
 
 
-class _Block(NamedTuple):
-    """The memory of one launch at a time."""
+class _Call(NamedTuple):
+    """The arguments of a fast launch, in this order: extents, tuples, and values."""
 
-    data: Any
-    config: Any  # by reference: the configuration in `data`
-    pointers: Any  # by reference: the addresses of the parameters in `data`
-    latest: list[Any]  # the tuples whose items are in `data`
+    extents: int
+    tuples: int
+    values: int
 
+    @property
+    def names(self) -> list[str]:
+        return [
+            *"xyz"[: self.extents],
+            *(f"items{of}" for of in range(self.tuples)),
+            *(f"v{at}" for at in range(self.values)),
+        ]
 
-class _Items(NamedTuple):
-    """The items of a tuple that a launch takes: their indices, and where they are in a block."""
-
-    indices: Sequence[int]
-    start: int
-    packing: struct.Struct
-
-
-class _BlockLayout:
-    """The layout of a block: addresses, those of maps last; configuration; parameters.
-
-    Parameters with the same data have one address. has_grid: the grid is fixed.
-    """
-
-    def __init__(self, parameters: Sequence[Parameter], maps: int, *, has_grid: bool) -> None:
-        every = [one.data for one in parameters if one.passed]
-        distinct = dict.fromkeys(every)
-        varying = [one for one in distinct if isinstance(one, Parameter)]
-        self.values = [one for one in varying if isinstance(one.value, Passed)]
-        by_tuple: dict[int, dict[Parameter, int]] = {}
-        for one in varying:
-            if isinstance(one.value, Item):
-                by_tuple.setdefault(one.value.of, {})[one] = one.value.at
-        fixed = [data for data in distinct if isinstance(data, bytes)]
-        self.start = _WIDTH * len(every)  # of what each launch writes
-        self.config = self.start + _WIDTH * maps
-        head = f"{_GRID.size + _PROGRAM.size}s" if has_grid else f"3I{_PROGRAM.size}s"
-        formats = "".join(one.format for one in self.values)
-        self.packing = struct.Struct(f"={maps}Q{head}Q{len(NO_ATTRIBUTES)}s{formats}")
-        end = self.start + self.packing.size
-        first = end - _WIDTH * len(self.values)
-        every_data: list[Parameter | bytes] = [*self.values]
-        self.items: list[_Items] = []
-        for _, some in sorted(by_tuple.items()):
-            packing = struct.Struct("=" + "".join(one.format for one in some))
-            self.items.append(_Items([*some.values()], end, packing))
-            every_data += some
-            end += packing.size
-        every_data += fixed
-        offsets = {data: first + _WIDTH * n for n, data in enumerate(every_data)}
-        self._offsets = [offsets[data] for data in every]
-        self._fixed = b"".join(fixed)
-        self._size = end + len(self._fixed)
-
-    def block(self) -> _Block:
-        """Return a new block, with everything in it that is the same for each launch."""
-        data = ctypes.create_string_buffer(self._size)
-        origin = ctypes.addressof(data)
-        addresses = [origin + offset for offset in self._offsets]
-        struct.pack_into(f"={len(addresses)}Q", data, 0, *addresses)
-        ctypes.memmove(origin + self._size - len(self._fixed), self._fixed, len(self._fixed))
-        latest = [None] * len(self.items)
-        return _Block(data, ctypes.byref(data, self.config), ctypes.byref(data), latest)
+    def move(self, parameter: Parameter, offset: int) -> Move:
+        """Return what writes a parameter that varies."""
+        value = parameter.value
+        if isinstance(value, Item):
+            return Move(parameter.format, self.extents + value.of, value.at, offset)
+        assert isinstance(value, Passed)
+        return Move(parameter.format, self.extents + self.tuples + value.at, -1, offset)
 
 
 @dataclass(frozen=True)
@@ -252,7 +170,7 @@ class FastLauncher:
     """Makes functions that launch a loaded kernel with parameters of which some are fixed.
 
     After its other parameters the kernel takes `maps`, which an ordinary launch encodes. launch:
-    the driver's function. report: the record of a kernel with assertions.
+    the driver's function. report: as in `Driver`.
     """
 
     loaded: Loaded
@@ -262,7 +180,7 @@ class FastLauncher:
     parameters: Sequence[Parameter]
     maps: Sequence[MapEncoder]
     attributes: LaunchAttributes
-    report: ctypes.Array[ctypes.c_int32] | None
+    report: ctypes.Array[ctypes.c_int32]
 
     def bound(self) -> BoundLaunch:
         count = sum(one.number is None for one in self.parameters)
@@ -284,85 +202,72 @@ class FastLauncher:
         self, parameters: Sequence[Parameter], count: int, grid: Grid | None = None
     ) -> FastLaunch:
         """Return the function of as many values, and of a grid unless it is fixed."""
-        layout = _BlockLayout(parameters, len(self.maps), has_grid=grid is not None)
-        blocks: list[_Block] = []
-        program = _PROGRAM.pack(self.threads, 1, 1, self.loaded.shared_bytes)
-        attributes = self.attributes
-        if grid is None:
-            head, clustered = program, attributes.size > 1
-            rest: Any = attributes.packed if clustered else attributes.alone
-        else:
-            head, clustered = _GRID.pack(*grid) + program, False
-            rest = attributes.packed(grid[0])
-        names = {
-            "pop": blocks.pop,
-            "push": blocks.append,
-            "new_block": layout.block,
-            "pack_into": layout.packing.pack_into,
-            "start": layout.start,
-            "struct_error": struct.error,
-            "head": head,
-            "rest": rest,
-            "stream": self.stream,
-            "launch": self.launch,
-            "function": ctypes.c_void_p(int(self.loaded.function)),
-            "report": self.report,  # its first number says whether an assertion was false
-        }
-        for of, items in enumerate(layout.items):
-            names[f"pack{of}"] = items.packing.pack_into
-            names[f"start{of}"] = items.start
-            names[f"pick{of}"] = _picker(items.indices)
-        numbers = [one.number for one in parameters if one.passed]
         passed = [one for one in parameters if one.passed]
+        tuples = {one.value.of for one in passed if isinstance(one.value, Item)}
+        call = _Call(3 if grid is None else 0, len(tuples), count)
+        attributes = self.attributes
+        clustered = grid is None and attributes.size > 1
+        if clustered:
+            packed = [attributes.clustered, attributes.alone]
+        else:
+            packed = [attributes.alone if grid is None else attributes.packed(grid[0])]
+        driver = Driver(
+            self.launch, int(self.loaded.function), self.stream, self.report, attributes
+        )
+        stubs = [launch_stub(self._block(passed, call, grid, one), driver) for one in packed]
+        if not self.maps and not clustered:
+            return stubs[0]
+        names: dict[str, Any] = {"launch": stubs[0], "alone": stubs[-1]}
+        names["size_for"] = attributes.size_for
+        numbers = [one.number for one in passed]
         keys = []
         for at, encoder in enumerate(self.maps):
             names[f"maps{at}"] = encoder.lookup(numbers)
             keys.append(
                 ", ".join([passed[n].word for n in encoder.parameters if numbers[n] is None])
             )
-        packed = tuple(one.word for one in layout.values)
-        kind = (grid is not None, clustered, self.report is not None, len(layout.items))
-        exec(_code(count, packed, tuple(keys), *kind), names)
+        exec(_code(call, tuple(keys), clustered), names)
         launch_function: FastLaunch = names["fast_launch"]
         return launch_function
 
+    def _block(
+        self, passed: Sequence[Parameter], call: _Call, grid: Grid | None, attributes: bytes
+    ) -> Block:
+        """Return the block of launches; the stub takes the addresses of maps after a call's.
 
-def _picker(indices: Sequence[int]) -> Callable[[Sequence[int]], Sequence[int]]:
-    """Return a function that returns the items at these indices."""
-    if len(indices) < 2:
-        return lambda items: [items[at] for at in indices]
-    return operator.itemgetter(*indices)
+        Parameters with the same data have one address.
+        """
+        every = [one.data for one in passed]
+        maps = _WIDTH * len(every)
+        config = maps + _WIDTH * len(self.maps)
+        first = config + CONFIG.size
+        offsets = {data: first + _WIDTH * at for at, data in enumerate(dict.fromkeys(every))}
+        names = len(call.names)
+        moves = [] if grid else [Move("i", axis, -1, config + 4 * axis) for axis in range(3)]
+        moves += [call.move(one, at) for one, at in offsets.items() if isinstance(one, Parameter)]
+        moves += [Move("Q", names + at, -1, maps + _WIDTH * at) for at in range(len(self.maps))]
+        program = self.threads, 1, 1, self.loaded.shared_bytes
+        content = [
+            struct.pack(f"={len(every)}Q", *[offsets[data] for data in every]),
+            bytes(config - maps),
+            CONFIG.pack(*(grid or (0, 0, 0)), *program, 0, attributes),
+            *(data if isinstance(data, bytes) else bytes(_WIDTH) for data in offsets),
+        ]
+        arguments = names + len(self.maps)
+        return Block(arguments, b"".join(content), len(every), config, tuple(moves))
 
 
 @functools.cache
-def _code(
-    count: int,
-    packed: tuple[str, ...],
-    maps: tuple[str, ...],
-    has_grid: bool,
-    clustered: bool,
-    reports: bool,
-    tuples: int,
-) -> Any:
-    """Compile `fast_launch`.
+def _code(call: _Call, maps: tuple[str, ...], clustered: bool) -> Any:
+    """Compile `fast_launch`, which looks up tensor maps, and clusters by the extent of the grid.
 
-    count: of the values. packed: those to pack. maps: the values by which each map is found.
-    has_grid: the grid is fixed. tuples: the number of those that have items.
+    maps: the values by which each map is found.
     """
-    extents = [] if has_grid else ["x", "y", "z"]
-    items = [f"items{of}" for of in range(tuples)]
-    values = [f"v{at}" for at in range(count)]
+    taken = call.names
     text = _TEXT.format(
-        taken=", ".join([*extents, *items, *values]),
-        items="".join(_ITEMS.format(of=of) for of in range(tuples)),
-        report=_REPORT if reports else "",
+        taken=", ".join(taken),
         maps="".join(_MAP.format(at=at, key=key) for at, key in enumerate(maps)),
-        packed=", ".join(
-            [
-                *(f"map{at}.address" for at in range(len(maps))),
-                *(*extents, "head", "stream()", "rest(x)" if clustered else "rest"),
-                *packed,
-            ]
-        ),
+        launch="(launch if size_for(x) > 1 else alone)" if clustered else "launch",
+        passed=", ".join([*taken, *(f"map{at}.address" for at in range(len(maps)))]),
     )
     return compile(text, GENERATED, "exec")

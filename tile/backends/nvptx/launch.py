@@ -150,7 +150,7 @@ class LoadedKernel:
             parameters,
             kernel.maps,
             kernel.attributes,
-            None if kernel.faults is None else kernel.faults.fields,
+            (ctypes.c_int32 * 1)() if kernel.faults is None else kernel.faults.fields,
         ).bound()
 
     def assemble(self) -> None:

@@ -28,16 +28,11 @@ class AddressCheck:
             self._right = functools.lru_cache(RECENT)(self._check)
 
     def of(self, addresses: Addresses) -> Addresses | None:
-        """Return addresses, one for each extent of the separation, or None if they are wrong.
-
-        They are the same tuple as in the last call if they are equal.
-        """
-        latest = self.latest
-        if addresses == latest:
-            return latest
-        if not self._right(addresses):
-            return None
-        self.latest = addresses
+        """Return addresses, one for each extent of the separation, or None if they are wrong."""
+        if addresses != self.latest:
+            if not self._right(addresses):
+                return None
+            self.latest = addresses
         return addresses
 
     def _check(self, addresses: Addresses) -> bool:

@@ -1,8 +1,7 @@
 """The source by which a replay gets its arrays, and their addresses.
 
 The addresses of lists, and of many new arrays, are in two tuples, which are made and passed to
-launches as a whole: `~tested`, of the arrays that are tested together, and `~made`, of new ones. A
-launch with the tuple of the one before need not write the addresses again.
+launches as a whole: `~tested`, of the arrays that are tested together, and `~made`, of new ones.
 """
 
 from __future__ import annotations
