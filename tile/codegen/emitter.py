@@ -21,6 +21,7 @@ from tile.errors import UnsupportedError, stamp
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import only_reads
 from tile.ir.op_definition import OpDef
+from tile.ir.ops import program
 from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, sums
@@ -104,6 +105,10 @@ def pick(builder: Unrolled, op: Operation) -> None:
     builder.set(op, [every[number] for number in op["registers"]])
 
 
+def nothing(builder: FunctionEmitter[Any], op: Operation) -> None:
+    """Emit no code."""
+
+
 def element(builder: Unrolled, op: Operation) -> None:
     """Select one register."""
     builder.set(op, [builder.of(op.inputs[0])[op["register"]]])
@@ -111,6 +116,7 @@ def element(builder: Unrolled, op: Operation) -> None:
 
 # Rules for an emitter's table.
 RULES: dict[Any, Any] = {
+    program.launch_dependents: nothing,
     ops.thread.frag_splat: fill,
     ops.thread.frag_shuffle: pick,
     ops.thread.frag_extract: element,

@@ -52,6 +52,13 @@ def matmul(a, b, c, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
 SIGNATURE = {"x_ptr": "*fp32:16:noalias", "y_ptr": "*fp32:16", "n": "i32"}
 
 
+@tile.jit
+def that_says_when(x_ptr, y_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+    tl.extra.cuda.gdc_launch_dependents()
+
+
 def ptx_of(kernel: Any, arch: str = "sm_90a", **options: Any) -> str:
     compiled = tile.compile(kernel, SIGNATURE, {"B": 128}, options, f"nvptx:{arch}")
     return str(compiled.asm["ptx"])
@@ -64,6 +71,14 @@ def test_programs_wait_once_before_they_access_memory(kernel: Any) -> None:
     access = ACCESS.search(ptx)
     assert ptx.index(WAIT) < ptx.index(LAUNCH) < (access.start() if access else len(ptx))
     assemble(ptx, "sm_90a")
+
+
+def test_a_kernel_says_when_the_next_launch_starts() -> None:
+    ptx = ptx_of(that_says_when, launch_pdl=True)
+    assert ptx.count(WAIT) == ptx.count(LAUNCH) == 1
+    assert ptx.index(WAIT) < ptx.index("ld.global") < ptx.index("st.global") < ptx.index(LAUNCH)
+    assemble(ptx, "sm_90a")
+    assert "griddepcontrol" not in ptx_of(that_says_when)
 
 
 def test_no_load_moves_above_the_wait() -> None:
@@ -83,9 +98,10 @@ def test_mbarriers_are_initialized_before_the_wait() -> None:
 
 
 @pytest.mark.parametrize(("arch", "value"), [("sm_90a", False), ("sm_80", True)])
-def test_nothing_of_it_elsewhere(arch: str, value: bool) -> None:
-    ptx = ptx_of(add_one, arch, launch_pdl=value)
-    assert "griddepcontrol" not in ptx and ptx == ptx_of(add_one, arch)
+@pytest.mark.parametrize("kernel", [add_one, that_says_when])
+def test_nothing_of_it_elsewhere(kernel: Any, arch: str, value: bool) -> None:
+    ptx = ptx_of(kernel, arch, launch_pdl=value)
+    assert "griddepcontrol" not in ptx and ptx == ptx_of(kernel, arch)
 
 
 @pytest.mark.parametrize("backend", ["interp", "nvptx"])

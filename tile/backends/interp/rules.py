@@ -154,7 +154,10 @@ def update_groups(
     return result
 
 
-@runs(memory.barrier, debug.breakpoint_, debug.debug_step, debug.assume)
+@runs(
+    *(memory.barrier, debug.breakpoint_, debug.debug_step, debug.assume),
+    program.launch_dependents,
+)
 def nothing(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
     return None
 

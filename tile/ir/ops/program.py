@@ -1,4 +1,4 @@
-"""The position of a program in its grid and on the device, and the time."""
+"""The position of a program in its grid and on the device, the time, and the next launch."""
 
 from __future__ import annotations
 
@@ -44,3 +44,12 @@ def global_timer() -> Type:
     goes back, and its resolution is the device's. Accesses of memory stay on their side of it.
     """
     return I64
+
+
+@op(effect=Effect.OUTPUT, examples=("launch_dependents",))
+def launch_dependents() -> None:
+    """Let the programs of the next launch become resident, once all programs have come here.
+
+    It is `griddepcontrol.launch_dependents` of the PTX ISA, for launches with `launch_pdl`, and
+    nothing for others and on other devices. It orders no accesses: the next launch waits for them.
+    """

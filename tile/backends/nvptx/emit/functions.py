@@ -4,8 +4,9 @@
 resident while the last ones of the launch before still run. They compute addresses and initialize
 mbarriers; then, in front of the first operation that accesses global memory, they wait until that
 launch is complete and what it wrote is visible. After that they let the next launch begin the same
-way. So every program waits, and a launch that is complete has waited for the one before: results
-are those of launches one after the other. (PTX ISA, "griddepcontrol".)
+way, unless the kernel says where (`launch_dependents`). So every program waits, and a launch that
+is complete has waited for the one before: results are those of launches one after the other. (PTX
+ISA, "griddepcontrol".)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tile.analysis.liveness import liveness
 from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, ModuleText
+from tile.backends.nvptx.emit.registers import LAUNCH_DEPENDENTS
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES, LaunchMetadata
 from tile.backends.nvptx.target import REGISTERS, WARP, Architecture
 from tile.codegen.llvm.control import function_text
@@ -27,6 +29,7 @@ from tile.ir.effects import effects
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, OpDef
 from tile.ir.ops import memory
+from tile.ir.ops.program import launch_dependents
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.ops import cluster
 from tile.simt.ops.warp_specialize import warp_specialize
@@ -100,7 +103,8 @@ def emit_function(text: ModuleText, function: Function, *, programs: int | None 
     builder = FunctionBuilder(text, function, RULES)
     prologue = [thread]
     if function.kernel and text.dependent_launch:
-        overlap = (WAIT, LAUNCH)
+        says_when = any(op.defn is launch_dependents for op in function.walk())
+        overlap = (WAIT,) if says_when else (WAIT, LAUNCH_DEPENDENTS)
         first = first_access(function)
         if first is None:
             prologue += overlap
@@ -157,7 +161,6 @@ def _peak(function: Function) -> int:
 
 
 WAIT = 'call void asm sideeffect "griddepcontrol.wait;", "~{memory}"()'
-LAUNCH = 'call void asm sideeffect "griddepcontrol.launch_dependents;", "~{memory}"()'
 
 _LOCAL = Effect.SHARED | Effect.ASSUME  # effects within the program
 _BARRIERS: tuple[OpDef, ...] = (memory.barrier, cluster.cluster_arrive, cluster.cluster_wait)

@@ -29,6 +29,7 @@ from tile.ir.types import F32, I1, I8, Pointer, Scalar, number_of
 from tile.simt import ops
 
 LAST_LANE = 31
+LAUNCH_DEPENDENTS = 'call void asm sideeffect "griddepcontrol.launch_dependents;", "~{memory}"()'
 Move = Callable[[str], str]
 
 
@@ -116,6 +117,12 @@ def global_timer(builder: FunctionBuilder, op: Operation) -> None:
     builder.set(op, assemble(builder, text, ["i64"], [], memory=True))
 
 
+def launch_dependents(builder: FunctionBuilder, op: Operation) -> None:
+    """Let the next launch begin, if this one may overlap with it."""
+    if builder.module.dependent_launch:
+        builder.do(LAUNCH_DEPENDENTS)
+
+
 def special(builder: FunctionBuilder, name: str) -> str:
     """Return a special register."""
     return builder.call(f"@llvm.nvvm.read.ptx.sreg.{name}", "i32")
@@ -172,6 +179,7 @@ RULES: dict[OpDef, Rule] = {
     program.program_id: program_id,
     program.multiprocessor_id: multiprocessor_id,
     program.global_timer: global_timer,
+    program.launch_dependents: launch_dependents,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
     ops.thread.opaque: opaque,

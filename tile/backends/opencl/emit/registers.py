@@ -20,7 +20,7 @@ from tile.backends.opencl.emit.register_arrays import (
     stored_array,
 )
 from tile.backends.opencl.emit.types import is_bits, is_integer, unsigned
-from tile.codegen.emitter import overlap, register_offsets, thread_images
+from tile.codegen.emitter import nothing, overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
@@ -320,6 +320,7 @@ RULES: dict[OpDef, Rule] = {
     program.program_id: program_id,
     program.multiprocessor_id: multiprocessor_id,
     program.global_timer: global_timer,
+    program.launch_dependents: nothing,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
     ops.thread.frag_gather: frag_gather,

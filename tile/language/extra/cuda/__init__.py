@@ -4,8 +4,9 @@
 `x.to(dtype)` does on any device.
 
 `gdc_wait` and `gdc_launch_dependents` order kernels whose launches overlap (programmatic dependent
-launch). With the option `launch_pdl`, the compiler places both (docs/running.md); without it a
-kernel is launched when the one before it in the stream is complete. So both emit nothing.
+launch). With the option `launch_pdl`, the compiler places the wait, and the other where the kernel
+does not (docs/running.md); without it a kernel is launched when the one before it in the stream is
+complete, and both emit nothing.
 
 The other functions work on every backend, as far as it has what they return.
 """
@@ -48,7 +49,14 @@ def gdc_wait(build: Builder) -> None:
 
 @builtin
 def gdc_launch_dependents(build: Builder) -> None:
-    """Let the launch after this one start: the compiler does, with the option `launch_pdl`."""
+    """Let the launch after this one start, once all programs have come here or ended.
+
+    It concerns launches with `launch_pdl`. The compiler does so at the first access of a kernel
+    that never does. The next launch waits for this one all the same before it accesses memory; but
+    its programs take the places that are free, few on some multiprocessors. So a launch that is to
+    be spread evenly should start when this one ends.
+    """
+    build.op(program.launch_dependents)
 
 
 @builtin
