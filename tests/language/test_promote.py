@@ -191,10 +191,17 @@ def test_a_number_divides_a_narrow_float_in_f32(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "number"),
-    [("i8", 128), ("i8", -129), ("u8", 256), ("u8", -1), ("i32", 1 << 31), ("u64", -1)],
+    ("name", "number", "op"),
+    [
+        ("i8", 128, "+"),
+        ("i8", -129, "&"),
+        ("u8", 256, "//"),
+        ("u8", -1, "+"),
+        ("i32", 1 << 31, "&"),
+        ("u64", -1, "//"),
+        ("u64", -1, "<"),
+    ],
 )
-@pytest.mark.parametrize("op", ["+", "<", "&", "//"])
 def test_a_number_that_does_not_fit_is_refused(name: str, number: int, op: str) -> None:
     sketch = Sketch(f"tile<4x{name}>")
     apply = operators.compare if op == "<" else operators.binary
@@ -206,6 +213,40 @@ def test_a_number_that_does_not_fit_is_refused(name: str, number: int, op: str) 
             apply(sketch.build, op, a, b)
         assert caught.value.message.startswith(f"{expected} of `{op}`")
         assert f"holds {ty.min_value} to {ty.max_value}" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "expected"),
+    [
+        ("i8", 127, "i8"),
+        ("i8", 128, "i32"),
+        ("u8", -1, "i32"),
+        ("i32", 1 << 31, "u32"),
+        ("u32", 1 << 32, "i64"),
+        ("i1", 2, "i32"),
+        ("f16", 0.5, "f16"),
+        ("f16", float("nan"), "f16"),
+        ("f16", 0.1, "f32"),
+        ("f16", 1e5, "f32"),
+        ("f16", 2049, "f16"),
+        ("bf16", 0.1, "f32"),
+        ("bf16", 257, "f32"),
+        ("f8e4m3", 0.1, "f32"),
+        ("f32", 0.1, "f32"),
+        ("f32", 1e300, "f64"),
+        ("f64", 0.1, "f64"),
+    ],
+)
+def test_a_number_is_compared_in_a_type_that_holds_it(
+    name: str, number: float, expected: str
+) -> None:
+    """As in Triton: the bfloat16 next to 0.1 is greater than it, and -1 is no uint8."""
+    assert promotion.compared_type(number, SCALARS[name]).ir_name == expected
+    sketch = Sketch(f"tile<4x{name}>")
+    (value,) = sketch.args
+    for a, b in ((value, number), (number, value)):
+        compared = operators.compare(sketch.build, "<", a, b).value.op
+        assert [x.type.element.ir_name for x in compared.inputs] == [expected, expected]
 
 
 def test_an_integer_that_no_float_holds() -> None:

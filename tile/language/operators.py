@@ -140,7 +140,7 @@ def compare(build: Builder, op: str, a: Any, b: Any) -> Any:
     """
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         return constant_binary(op, a, b)
-    x, y = unify(build, op, a, b)
+    x, y = unify(build, op, a, b, comparing=True)
     return emit(build, op, arith.cmp, x, y, predicate=COMPARISONS[op])
 
 

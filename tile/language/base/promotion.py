@@ -8,7 +8,8 @@ computed in float32; those of integers need operands of equal signedness.
 
 A Python number is weakly typed: it takes the type of the other operand unless its kind is higher.
 Then its type is the first of int32, uint32, int64, uint64, or of float32, float64, that can
-represent it.
+represent it. A comparison promotes that type with the operand's, as for two runtime values, if the
+operand's cannot represent the number: 0.1 is compared with a float16 in float32.
 
 Shapes are broadcast as in NumPy: missing axes are added on the left, and an extent of 1 is
 repeated.
@@ -22,6 +23,7 @@ import numpy as np
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.ops import arith, shape
 from tile.ir.ops.arith import Rounding
 from tile.ir.types import (
@@ -125,6 +127,27 @@ def weak_type(number: Number, other: Scalar, *, dividing: bool = False) -> Scala
     if _kind(number) > other.kind:
         return common_type(number_type(number), other, dividing=dividing)
     return F32 if dividing and other in (F16, BF16) else other
+
+
+def compared_type(number: Number, other: Scalar) -> Scalar:
+    """Return the type in which a Python number is compared with a runtime value of type `other`.
+
+    It represents both exactly, if a common type of the two does.
+    """
+    ty = weak_type(number, other)
+    return ty if _represents(ty, number) else common_type(number_type(number), ty)
+
+
+def _represents(ty: Scalar, number: Number) -> bool:
+    """Return True if a number is exactly one of a type."""
+    if ty.kind is Kind.INT:
+        return ty.min_value <= number <= ty.max_value
+    if ty.is_bool() or number != number:
+        return True
+    if ty.is_fp8():  # whose common type with a float is wider
+        return not isinstance(number, float)
+    with np.errstate(over="ignore"):
+        return float(np.float64(number).astype(numpy_dtype(ty))) == number
 
 
 def _kind(number: Number) -> Kind:
@@ -335,7 +358,13 @@ def broadcast_together(build: Builder, *xs: Tensor) -> tuple[Tensor, ...]:
 
 
 def unify(
-    build: Builder, op: str, a: Any, b: Any, *, dividing: bool = False
+    build: Builder,
+    op: str,
+    a: Any,
+    b: Any,
+    *,
+    dividing: bool = False,
+    comparing: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return two operands of `op` as runtime values, promoted to one type and shape.
 
@@ -351,7 +380,10 @@ def unify(
     x = b if right is None else a
     if number is None or not isinstance(x, Tensor) or isinstance(x.dtype, Pointer):
         refuse(op, a, b)
-    ty = weak_type(number, x.dtype, dividing=dividing)
+    if comparing:
+        ty = compared_type(number, x.dtype)
+    else:
+        ty = weak_type(number, x.dtype, dividing=dividing)
     y = weak_constant(build, number, with_element(x.type, ty), op)
     x = convert(build, x, ty)
     return (x, y) if right is not None else (y, x)
