@@ -224,7 +224,7 @@ class Pending:
             pointer = through.pointer if isinstance(through, Earlier) else through
             if pointer is None or pointer.block not in redefined:
                 return through
-            return Earlier(pointer) if may_conflict and moves_on(pointer) else None
+            return Earlier(pointer, may_conflict and moves_on(pointer))
 
         may_conflict = any(mode != READ for _, mode in self.memory)
         result = self.mapped(rename)

@@ -10,7 +10,9 @@ accesses its own elements; nor do accesses through parameters that do not alias 
 `tile/analysis/alias.py`). Where only an assumption says that they do not, it is recorded, unless
 both accesses are at equal offsets in code that no loop repeats between them: each thread then
 accesses its own elements of arrays that are one, as in calls in place. Neither do accesses through
-a pointer that reaches other elements in each iteration of a loop (`Earlier`). Parameters that are
+a pointer that reaches other elements in each iteration of a loop (`Earlier`), those of elements
+whose addresses are not congruent (`congruence`), and writes of scalars, which are all by the first
+thread. Parameters that are
 `unordered` need a barrier only at such equal offsets, between accesses of one element by several
 threads.
 
@@ -46,6 +48,7 @@ from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access
 from tile.simt.memory.expose_shared import mask_within
+from tile.simt.memory.insert_barriers.congruence import are_apart
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 
@@ -57,12 +60,16 @@ READ, WRITE = "read", "write"
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A pointer of earlier iterations, which reached none of the elements that it now reaches."""
+    """A pointer of earlier iterations.
+
+    elsewhere: True if it reached none of the elements that it now reaches.
+    """
 
     pointer: Value
+    elsewhere: bool
 
 
-# What an access went through; None for a pointer that may have changed since.
+# What an access went through; None for a pointer of a function that was called.
 Through = Value | Earlier | None
 
 
@@ -73,7 +80,7 @@ class MemoryAccess:
     where: the memory that it accesses.
     named: that memory by the names that other accesses of the function may use; `ordered` without
         those that need no order.
-    pointer: the value that it goes through; None for one that may have changed since.
+    pointer: the value that it goes through; None for one of a function that was called.
     distinct: True if no two threads hold the same element of the pointer.
     releases: True if other programs may take it as a signal that all earlier accesses are done.
     """
@@ -89,15 +96,28 @@ class MemoryAccess:
 
     def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Through]) -> bool:
         """Return True if it conflicts with accesses of a mode and memory through `pointers`."""
-        if self.pointer is not None:
-            pointers -= {Earlier(self.pointer)}
-        if not pointers or mode == self.mode != WRITE or not self.named.may_alias(where):
+        if mode == self.mode != WRITE or not self.named.may_alias(where):
+            return False
+        pointers = frozenset(through for through in pointers if not self._is_apart(mode, through))
+        if not pointers:
             return False
         if not self.ordered.may_alias(where):
             return self.is_shared(mode) and self.meets(pointers)
         if self.pointer is None or pointers != {self.pointer}:
             return True
         return self.is_shared(mode)
+
+    def _is_apart(self, mode: Mode, through: Through) -> bool:
+        """Return True if each element that both access is accessed by one thread, in both."""
+        if self.pointer is None or through is None:
+            return False
+        if isinstance(through, Earlier):
+            if through.elsewhere and through.pointer is self.pointer:
+                return True
+            through = through.pointer
+        scalars = not any(isinstance(p.type, Tile) for p in (self.pointer, through))
+        by_first_thread = scalars and READ not in (mode, self.mode)
+        return by_first_thread or are_apart(self.pointer, through)
 
     def meets(self, pointers: frozenset[Through]) -> bool:
         """Return True if one of some pointers may be at equal offsets."""

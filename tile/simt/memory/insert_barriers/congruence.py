@@ -1,0 +1,120 @@
+"""Addresses that differ as they are not congruent modulo a power of two.
+
+    %a = addptr (splat %x), %i * 4        // %x + 16 * k bytes, for some k
+    %b = addptr %a, splat 1               // %x + 16 * k + 4
+
+No two elements of these pointers to f32 overlap, whatever %i is, in whichever threads and
+iterations of a loop.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tile.ir.core import Value
+from tile.ir.effects import constant_of
+from tile.ir.ops import arith, memory, shape
+from tile.ir.types import Kind, Pointer, Scalar
+from tile.simt import ops
+
+# Integers wrap modulo 2 to their width, which is a multiple of this modulus from 32 bits on.
+_WIDTH = 32
+_MODULUS = 1 << _WIDTH
+
+# Operations whose result has the elements of the first operand.
+_REARRANGING = (
+    shape.broadcast,
+    shape.expand_dims,
+    shape.reshape,
+    shape.splat,
+    shape.trans,
+    ops.layout.convert_layout,
+)
+
+
+@dataclass(frozen=True)
+class Congruence:
+    """The class of all numbers `remainder` plus a multiple of `modulus`, a power of two."""
+
+    modulus: int
+    remainder: int
+
+    def __add__(self, other: Congruence) -> Congruence:
+        modulus = math.gcd(self.modulus, other.modulus)
+        return Congruence(modulus, (self.remainder + other.remainder) % modulus)
+
+    def times(self, number: int) -> Congruence:
+        """Return the class of the numbers of this one times `number`."""
+        modulus = math.gcd(self.modulus * number, _MODULUS)
+        return Congruence(modulus, self.remainder * number % modulus)
+
+
+_ANY = Congruence(1, 0)
+
+
+def are_apart(x: Value, y: Value) -> bool:
+    """Return True if no elements of two pointers overlap, as their addresses are not congruent."""
+    base, of_x = _address(x)
+    other_base, of_y = _address(y)
+    if base is not other_base or not _is_parameter(base):
+        return False
+    distance = of_x + of_y.times(-1)
+    return _size(y) <= distance.remainder <= distance.modulus - _size(x)
+
+
+def _size(pointer: Value) -> int:
+    element = pointer.type.element
+    assert isinstance(element, Pointer)
+    return element.pointee.itemsize
+
+
+def _is_parameter(value: Value) -> bool:
+    """Return True for a parameter of the function, which is one value in all iterations."""
+    return value.op is None and value.block.parent is None
+
+
+def _address(pointer: Value) -> tuple[Value, Congruence]:
+    """Return the pointer that another one is computed from, and the distance in bytes."""
+    distance = Congruence(_MODULUS, 0)
+    while (op := pointer.op) is not None:
+        if op.defn is memory.addptr:
+            pointer, offset = op.inputs
+            distance += congruence_of(offset).times(op["stride"])
+        elif op.defn in _REARRANGING:
+            pointer = op.inputs[0]
+        else:
+            break
+    return pointer, distance
+
+
+def congruence_of(value: Value) -> Congruence:
+    """Return a class that has all elements of an integer value."""
+    number = constant_of(value)
+    if isinstance(number, int):
+        return Congruence(_MODULUS, int(number) % _MODULUS)
+    op, element = value.op, value.type.element
+    if op is None or not isinstance(element, Scalar) or element.kind is not Kind.INT:
+        return _ANY
+    if element.bits < _WIDTH:
+        return _ANY
+    if op.defn in _REARRANGING or op.defn is arith.cast:
+        return congruence_of(op.inputs[0])
+    if op.defn is arith.add:
+        return congruence_of(op.inputs[0]) + congruence_of(op.inputs[1])
+    if op.defn is arith.sub:
+        return congruence_of(op.inputs[0]) + congruence_of(op.inputs[1]).times(-1)
+    if op.defn is arith.mul:
+        return _multiplied(*op.inputs)
+    if op.defn is arith.shl:
+        count = constant_of(op.inputs[1])
+        return congruence_of(op.inputs[0]).times(1 << count) if isinstance(count, int) else _ANY
+    return _ANY
+
+
+def _multiplied(x: Value, y: Value) -> Congruence:
+    for value, other in ((x, y), (y, x)):
+        number = constant_of(other)
+        if isinstance(number, int):
+            return congruence_of(value).times(int(number))
+    return _ANY
