@@ -233,12 +233,26 @@ def test_sums_that_nobody_reads(
 
 @pytest.mark.parametrize("order", Order)
 @pytest.mark.parametrize("vector", [1, 4])
-def test_many_atomic_operations_are_ordered_once(order: Order, vector: int) -> None:
-    ptx = check(sums(F32, vector, order), "sm_90a")
-    assert ptx.count("fence.acq_rel.gpu") == order.acquires + order.releases
+@pytest.mark.parametrize("masked", [False, True])
+def test_many_atomic_operations_are_ordered_once(order: Order, vector: int, masked: bool) -> None:
+    """Nobody reads these results, which acquires nothing."""
+    ptx = check(sums(F32, vector, order, masked), "sm_90a")
+    assert ptx.count("fence.acq_rel.gpu") == order.releases
     assert ptx.count("red.relaxed.gpu.global.add.") == 16 // vector
-    first = ptx.find("fence.acq_rel.gpu")
-    assert (first < ptx.index("red.relaxed")) == (order.releases or order is Order.RELAXED)
+    assert ptx.find("fence.acq_rel.gpu") < ptx.index("red.relaxed")
+    guarded = 16 // vector + order.releases if masked else 0
+    assert len(re.findall("@%p[0-9]+ (?:fence|red)", ptx)) == guarded
+
+
+@pytest.mark.parametrize("order", Order)
+def test_many_atomic_operations_with_results_are_ordered_once(order: Order) -> None:
+    text = sums(F32, 1, order).replace("return", "store %p, %r\n      return")
+    ptx = check(text, "sm_90a")
+    assert ptx.count("fence.acq_rel.gpu") == order.acquires + order.releases
+    assert ptx.count("atom.relaxed.gpu.global.add.") == 16
+    first, last = ptx.find("fence.acq_rel.gpu"), ptx.rfind("fence.acq_rel.gpu")
+    assert (first < ptx.index("atom.relaxed")) == (order.releases or order is Order.RELAXED)
+    assert (last > ptx.index("atom.relaxed")) == order.acquires
 
 
 def test_one_atomic_operation_orders_by_itself() -> None:

@@ -11,10 +11,10 @@ that it replaces, and `st` starts another one (PTX ISA, "Memory Consistency Mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 
 from tile.backends.nvptx.emit.convert import narrow, wide
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
@@ -55,28 +55,46 @@ class _Instruction:
 
 @contextmanager
 def _ordered(
-    builder: FunctionBuilder, op: Operation, count: int, width: int = 1
+    builder: FunctionBuilder, op: Operation, masks: Sequence[str], width: int = 1
 ) -> Iterator[_Instruction]:
-    """Order the accesses around an operation of `count` instructions on vectors of `width`.
+    """Order the accesses around an operation: an instruction for each mask, on vectors of `width`.
 
     A single instruction carries the order itself. Several are put between fences, since each of
-    them would otherwise wait for all earlier accesses. `red` cannot acquire, and only `red` takes
-    vectors.
+    them would otherwise wait for all earlier accesses. Only the threads that execute one of them
+    execute the fences. `red` cannot acquire, and only `red` takes vectors.
     """
-    order, scope = op["order"], op["scope"]
-    access = _access(op)
+    order, scope = _order(op), op["scope"]
+    access, count = _access(op), len(masks)
     kind = "atom" if op.result.uses or order.acquires else "red"
     carries_order = count == 1 and (kind == "red" or width == 1)
     if carries_order or order is Order.RELAXED:
         yield _Instruction(access or kind, order, scope)
         return
-    fence = f"fence.acq_rel.{scope};"
+    fence, guard = f"fence.acq_rel.{scope};", _any(builder, masks)
     if order.releases:
-        assemble(builder, fence, [], [], memory=True)
+        assemble(builder, fence, [], [], guard=guard, memory=True)
     relaxed = access or ("atom" if op.result.uses else "red")
     yield _Instruction(relaxed, Order.RELAXED, scope)
     if order.acquires:
-        assemble(builder, fence, [], [], memory=True)
+        assemble(builder, fence, [], [], guard=guard, memory=True)
+
+
+def _order(op: Operation) -> Order:
+    """Return the memory order, without the acquisition of a tile of values that nobody uses.
+
+    Locks and flags are scalars. Such an operation is a `red`, which has no such order.
+    """
+    order: Order = op["order"]
+    if op.result.uses or isinstance(op.result.type, Scalar):
+        return order
+    return Order.RELEASE if order.releases else Order.RELAXED
+
+
+def _any(builder: FunctionBuilder, masks: Sequence[str]) -> str:
+    """Return a mask that is true if one of some masks is."""
+    if "true" in masks:
+        return "true"
+    return reduce(lambda x, y: builder.new(f"or i1 {x}, {y}"), dict.fromkeys(masks))
 
 
 def _access(op: Operation) -> str:
@@ -98,7 +116,7 @@ def atomic_rmw(builder: FunctionBuilder, op: Operation) -> None:
     suffix = f"b{element.bits}" if _access(op) else _suffix(builder, kind, element)
     width = 1 if op.result.uses else op["vector"]
     results: Registers = []
-    with _ordered(builder, op, len(pointers) // width, width) as form:
+    with _ordered(builder, op, masks[::width], width) as form:
         for first in range(0, len(pointers), width):
             pointer, mask = pointers[first], masks[first]
             operands = values[first : first + width]
@@ -120,7 +138,7 @@ def atomic_cas(builder: FunctionBuilder, op: Operation) -> None:
     masks = builder.masks(op, len(pointers))
     suffix = f"cas.b{element.bits}"
     results: Registers = []
-    with _ordered(builder, op, len(pointers)) as form:
+    with _ordered(builder, op, masks) as form:
         form = replace(form, kind="atom")
         for pointer, old, new, mask in zip(pointers, expected, values, masks, strict=True):
             if element.bits == 8:
