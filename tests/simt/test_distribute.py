@@ -769,7 +769,7 @@ def test_dots_of_warps(warps: tuple[int, int], sizes: tuple[int, int, int]) -> N
 
 
 def test_tiles_too_large_for_the_machine() -> None:
-    layout = blocked([256, 512], [1, 4], [1, 32], [4, 1])
+    layout = blocked([256, 512], [1, 4], [1, 32], [2, 1])
     function = Function("f", [F32], ["x"])
     b = LayoutBuilder(function.body, loc=Loc("k.py", 12))
     x = b(shape.splat, function.args[0], shape=(256, 512), layout=layout)
@@ -777,12 +777,12 @@ def test_tiles_too_large_for_the_machine() -> None:
     b(arith.neg, x)
     b.op(control.return_)
     with pytest.raises(OutOfResourcesError) as caught:
-        distribute(Module([function]), target=GENERIC, num_warps=4)
+        distribute(Module([function]), target=GENERIC, num_warps=2)
     error = caught.value
     assert error.loc == Loc("k.py", 12)
-    assert "`big` of 256x512 f32 takes 1024 registers of 32 bits in each thread" in error.message
-    assert "with num_warps = 32 instead of 4 it is 128" in error.message
-    assert [note.endswith("1024 registers a thread") for note in error.notes] == [True, True]
+    assert "`big` of 256x512 f32 takes 2048 registers of 32 bits in each thread" in error.message
+    assert "with num_warps = 32 instead of 2 it is 128" in error.message
+    assert [note.endswith("2048 registers a thread") for note in error.notes] == [True, True]
 
 
 @pytest.mark.parametrize("target", [WGMMA, MMA], ids=str)
@@ -800,12 +800,12 @@ def test_accumulators_of_more_registers_than_a_thread_has(target: SimtTarget) ->
 
     lower(module(128, 256), target, num_warps=4)
     with pytest.raises(OutOfResourcesError) as caught:
-        lower(module(512, 256), target, num_warps=4)
+        lower(module(1024, 256), target, num_warps=4)
     error = caught.value
     assert error.loc == Loc("k.py", 12)
-    assert "takes 1024 registers of 32 bits in each thread" in error.message
-    assert "255, and a tile may take up to 1020" in error.message
-    assert "with num_warps = 32 instead of 4 it is 128" in error.message
+    assert "takes 2048 registers of 32 bits in each thread" in error.message
+    assert "255, and a tile may take up to 2040" in error.message
+    assert "with the most warps, 32, that is still too much" in error.message
 
 
 def test_what_threads_cannot_do_is_named() -> None:

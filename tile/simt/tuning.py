@@ -88,7 +88,7 @@ class TuningConstants:
     repeated_instructions: int = constant(256, "docs/notes/rows.md#sums-by-columns")
     # A tile of more than this many times all registers of a thread is refused as a mistake. One
     # that is smaller spills.
-    max_oversubscription: int = constant(4)
+    max_oversubscription: int = constant(8)
     # Registers of a thread besides those of tiles, for addresses, masks and counters: comfortably,
     # and at least.
     other_registers: int = constant(64, "docs/results/registers.md#spills")

@@ -55,8 +55,7 @@ def misfit(profile: Profile, point: Mapping[str, Any]) -> str | None:
     if options.num_warps > 1 and threads > elements:
         return f"{threads} threads for tiles of at most {elements} elements"
     registers = profile.work.accumulator_bytes // 4 // threads
-    most = simt.registers * simt.tuning.max_oversubscription // 2
-    if registers > most:
+    if registers > 2 * simt.registers:
         return f"{registers} registers of a thread for one tile, and {simt.registers} exist"
     if profile.work.of_kind("dot") and profile.work.loop_bytes > simt.shared_bytes:
         return (
