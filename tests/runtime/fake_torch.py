@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from types import ModuleType, SimpleNamespace
@@ -26,6 +27,9 @@ class DType(NamedTuple):
         return f"torch.{self.name}"
 
 
+dtype_of = functools.cache(DType)
+
+
 class Tensor:
     """A tensor; only what launches look at."""
 
@@ -37,7 +41,7 @@ class Tensor:
     def __init__(self, array: np.ndarray, device: int = 0) -> None:
         self.array = array
         self.device = Device("cuda", device)
-        self.dtype = DType(array.dtype.name)
+        self.dtype = dtype_of(array.dtype.name)  # one object for each, as in torch
         self.shape = array.shape
 
     def data_ptr(self) -> int:

@@ -18,7 +18,8 @@ from tests.runtime.fake_torch import Device, Parameter, Tensor, aligned, install
 from tests.runtime.kernels import add
 from tile import backends
 from tile.backends.base import Artifact, Options, Target
-from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
+from tile.backends.capabilities import BoundLaunch, FastLaunch, InlineCache, Item, Passed
+from tile.backends.nvptx.inline_cache import inline_cache
 from tile.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tile.ir.module import Module
 from tile.runtime.autotuning.fast_path import TunedLaunches
@@ -40,6 +41,7 @@ class Noting:
         self.repeats: list[Any] = []  # grid and values
         self.bound: list[Any] = []
         self.ready = True  # whether repeats go well
+        self.inline_cache: InlineCache | None = inline_cache
         self._interp = backends.get("interp")
 
     def resolve(self, target: Target, arrays: Any = ()) -> Target:
@@ -77,7 +79,7 @@ class Noting:
 
             return launch
 
-        return BoundLaunch(repeat, with_fixed)
+        return BoundLaunch(repeat, with_fixed, self.inline_cache)
 
 
 def install_noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
@@ -89,9 +91,12 @@ def install_noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
     return backend
 
 
-@pytest.fixture
-def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
-    return install_noting(monkeypatch)
+@pytest.fixture(params=["inline caches", "Python alone"])
+def noting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Noting:
+    noting = install_noting(monkeypatch)
+    if request.param == "Python alone":
+        noting.inline_cache = None
+    return noting
 
 
 def three(dtype: Any = np.float32, **where: Any) -> list[Tensor]:
@@ -218,13 +223,16 @@ def test_parameters_of_modules_and_no_other_subclasses(noting: Noting) -> None:
 
 
 def test_tensors_without_memory_are_refused_as_ever(noting: Noting, monkeypatch) -> None:
+    data_ptr = Tensor.data_ptr
+
+    def with_memory(tensor: Tensor) -> int:
+        if tensor.layout == "torch.sparse_coo":
+            raise RuntimeError("no storage")
+        return data_ptr(tensor)
+
+    monkeypatch.setattr(Tensor, "data_ptr", with_memory)
     kernel, arrays = new_launcher(), three()
     kernel[1,](*arrays, 100, BLOCK=32)
-
-    def no_memory(self: Tensor) -> int:
-        raise RuntimeError("no storage")
-
-    monkeypatch.setattr(Tensor, "data_ptr", no_memory)
     monkeypatch.setattr(Tensor, "layout", "torch.sparse_coo")
     with pytest.raises(ArgumentTypeError, match=r"torch\.sparse_coo"):
         kernel[1,](*arrays, 100, BLOCK=32)
@@ -856,3 +864,39 @@ def test_compiled_kernels_choose_by_overlap(noting: Noting, checked: list[Any]) 
     assert checked == []
     with pytest.raises(ArgumentValueError, match="overlap"):
         kernel[1,](*sharing, 100, 32)
+
+
+def test_inline_caches_of_several_entries(noting: Noting) -> None:
+    """Each call has the kernel of its own entry, whatever was launched before."""
+    kernel, arrays = new_launcher(), three()
+    calls = [(n, block) for block in (32, 64, 128) for n in (1, 5, 4, 8, 16, 2**40)]
+    compiled = {call: kernel[1,](*arrays, call[0], BLOCK=call[1]) for call in calls}
+    assert len(set(compiled.values())) == len(calls)
+    noting.launches.clear()
+    for call in [*calls, *reversed(calls)]:
+        assert kernel[1,](*arrays, call[0], BLOCK=call[1]) is compiled[call]
+    assert not noting.launches
+
+
+def test_an_inline_cache_that_was_stored(noting: Noting, monkeypatch) -> None:
+    """It notices hooks, callbacks, settings, and that the kernels were cleared."""
+    kernel, arrays = new_launcher(), three()
+    kernel[1,](*arrays, 100, BLOCK=32)
+    stored = kernel[1,]
+    assert stored(*arrays, 100, BLOCK=32) in kernel.cache.values()
+    assert (len(noting.launches), len(noting.repeats)) == (1, 1)
+    kernel.add_pre_run_hook(lambda *args, **kwargs: None)
+    stored(*arrays, 100, BLOCK=32)
+    assert len(noting.launches) == 2
+    kernel.pre_run_hooks.clear()
+    with tile.sanitize("bounds"), pytest.raises(tile.errors.UnsupportedError, match="bounds"):
+        stored(*arrays, 100, BLOCK=32)
+    monkeypatch.setenv("TILE_BACKEND", "unknown")
+    with pytest.raises(tile.errors.BackendError, match="unknown"):
+        stored(*arrays, 100, BLOCK=32)
+    monkeypatch.delenv("TILE_BACKEND")
+    stored(*arrays, 100, BLOCK=32)
+    assert (len(noting.launches), len(noting.repeats)) == (2, 2)
+    kernel.cache.clear()
+    stored(*arrays, 100, BLOCK=32)
+    assert (len(noting.launches), len(noting.repeats)) == (3, 2)

@@ -255,8 +255,17 @@ WARM: dict[str, set[str]] = {
     },
     "tile.ir": {"descriptor_type", "dtype_members", "numpy_dtypes", "types"},
     "tile.backends.nvptx": {
-        *("architectures", "backend", "driver", "fast_launch", "host_staging", "launch"),
-        *("launch_metadata", "launch_stub", "loaded_module", "ptxas", "tensor_maps", "toolkit"),
+        *("architectures", "backend", "driver", "fast_launch", "host_code", "host_staging"),
+        *(
+            "inline_cache",
+            "launch",
+            "launch_metadata",
+            "launch_stub",
+            "loaded_module",
+            "ptxas",
+            "tensor_maps",
+            "toolkit",
+        ),
     },
     **{
         name: set()

@@ -258,3 +258,18 @@ def test_warmup_launches_nothing(noting: Noting) -> None:
     noting.repeats.clear()
     kernels = tuner[4,](*arrays, 100, warmup=True)
     assert len(kernels) == len(CONFIGS) and (noting.launches, noting.repeats) == ([], [])
+
+
+def test_choices_that_change_often_keep_their_inline_cache(noting: Noting) -> None:
+    """An inline cache of an earlier choice is dropped with its entry."""
+    tuner, arrays = new_tuner(), three()
+    for _ in range(9):
+        tuner.cache.clear()
+        tuner[1,](*arrays, 100)
+        tuner[1,](*arrays, 100)
+    (plan,) = tuner._launches._plans.values()
+    assert len(plan.caches) == 1
+    noting.launches.clear()
+    compiled = tuner[lambda meta: (meta["BLOCK"],)](*arrays, 100)
+    assert compiled is tuner[1,](*arrays, 100) and not noting.launches
+    assert noting.repeats[-2][0] == (16, 1, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from tile.backends.base import Artifact, Grid, LaunchArgument, Target
 from tile.faults import NONE, Checks
@@ -116,6 +116,7 @@ class Exportable(Protocol):
 
 
 FastLaunch = Callable[..., bool]  # see `FastLaunchable.bind`
+InlineCache = Callable[..., Callable[..., Any]]  # see `BoundLaunch`
 
 
 @dataclass(frozen=True)
@@ -133,16 +134,55 @@ class Item:
     at: int
 
 
+class ArgumentGuard(NamedTuple):
+    """A condition on an argument of a call, of which an entry of a launch function is right.
+
+    Its type is `type`, and: a constant is equal to `object`; a tensor, at an aligned address, has
+    that dtype, and its device has the number `least`; a number lies from `least` to `most`, is not
+    `excluded`, and its residue modulo 16 is one of the bits of `residues`. All but constants are
+    passed to the launch. name: the kernel's parameter, or empty for an option.
+    """
+
+    kind: Literal["constant", "tensor", "number", "passed"]
+    name: str
+    type: type
+    object: Any = None
+    least: int = 0
+    most: int = 0
+    excluded: int = -1
+    residues: int = 0xFFFF
+
+
+class CallGuards(NamedTuple):
+    """The conditions under which a call is a launch of an entry.
+
+    limits: the greatest extents of its grid, a tuple of one to three integers from 1 on, or a
+    function that returns one. states: objects, and whether each is true. readings: functions, and
+    the object that each returns. names: of the arguments passed by name, which come last.
+    constants: what a grid function gets besides the arguments, by name.
+    """
+
+    limits: tuple[int, int, int]
+    states: tuple[tuple[Any, bool], ...]
+    readings: tuple[tuple[Callable[[], Any], Any], ...]
+    names: tuple[str, ...]
+    arguments: tuple[ArgumentGuard, ...]
+    constants: dict[str, Any]
+
+
 class BoundLaunch(NamedTuple):
     """Launches that repeat an earlier one with other values.
 
     run: takes the grid's three extents and the values. fixed: for a grid, and for each value of
     `run` a number or what stands for it, returns a function of the values passed alone, after the
-    tuples of items.
+    tuples of items. inline_cache: takes guards, a function to call with the tensors, `run`, the
+    kernel, and a function for calls for which they do not hold. It returns a function of a grid and
+    the arguments of a call, which returns the kernel.
     """
 
     run: FastLaunch
     fixed: Callable[[Grid, Sequence[int | float | Passed | Item]], FastLaunch]
+    inline_cache: InlineCache | None = None
 
 
 @runtime_checkable

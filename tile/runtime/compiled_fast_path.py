@@ -52,7 +52,7 @@ class CompiledLaunches:
         if plan is None:
             return
         if plan.remember(args, kwargs, arguments, meta, launched, self._kernel):
-            self._kernel.launch_by(plan.launch)
+            self._kernel.launch_by(plan.fastest)
 
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LaunchPlan | None:
         kernel = self._kernel
@@ -66,7 +66,7 @@ class CompiledLaunches:
         """Launch a call that the plan of `tried` does not support: by another plan, or checked."""
         plan = self._plans.get(shape_of(args, kwargs))
         if plan is not None and plan.launch is not tried:
-            self._kernel.launch_by(plan.launch)  # more calls of this shape are likely
+            self._kernel.launch_by(plan.fastest)  # more calls of this shape are likely
             return plan.launch(grid, *args, **kwargs)
         self._kernel.run(*args, grid=grid, **kwargs)
         return self._kernel

@@ -29,13 +29,16 @@ the function is
         return slow_path(launch, grid, *args, **named)
 
 `add[grid]` calls this function directly, without packing arguments: `*rest`, `**more` and the
-defaults exist only so that it accepts any call. It leaves everything else to `slow_path`: the first
-launch with a key, arguments of other types, hooks, errors, and launches with launch callbacks or
-inside `with tile.sanitize(...)`. The whole body is in a `try` that trims the tracebacks of errors
-(`tile.tracebacks`). Keys may be finer than those of compiled kernels, but never coarser. The launch
-of an entry has passed all checks of an ordinary launch. A kernel that is wrong for arrays that
-overlap has two versions, and its entry chooses between them by the arrays' address ranges. Tuples
-are unpacked, and each item is read like an argument: a tuple of tensors gives as many addresses.
+defaults exist only so that it accepts any call. Where the backend has inline caches
+(`tile.backends.capabilities.CallGuards`), it calls that of the latest entry, which leaves to this
+function the calls for which its guards do not hold. It leaves everything else to `slow_path`: the
+first launch with a key, arguments of other types, hooks, errors, and launches with launch callbacks
+or inside `with tile.sanitize(...)`. The whole body is in a `try` that trims the tracebacks of
+errors (`tile.tracebacks`). Keys may be finer than those of compiled kernels, but never coarser. The
+launch of an entry has passed all checks of an ordinary launch. A kernel that is wrong for arrays
+that overlap has two versions, and its entry chooses between them by the arrays' address ranges.
+Tuples are unpacked, and each item is read like an argument: a tuple of tensors gives as many
+addresses.
 
 Arguments passed by name keep their names in the generated source. All other names begin with `~` in
 the templates of `fast_path_source`, whose `Writer.text` replaces it by enough underscores to make
@@ -46,6 +49,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -53,7 +57,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tile.backends.base import Grid, footprint
-from tile.backends.capabilities import FastLaunch, Item, Passed
+from tile.backends.capabilities import CallGuards, FastLaunch, InlineCache, Item, Passed
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.language.base.constexpr import constexpr
@@ -62,7 +66,7 @@ from tile.runtime.arguments.overlap import overlapping
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.callbacks import LAUNCH_CALLBACKS
 from tile.runtime.fast_path_source import Writer
-from tile.runtime.grid import normalize_grid
+from tile.runtime.grid import LIMITS, normalize_grid
 from tile.runtime.kernel import CompiledKernel
 from tile.runtime.signature import DIVISOR, Path
 from tile.runtime.specialize import Rule, divisor_of
@@ -75,6 +79,8 @@ LaunchFunction = Callable[..., CompiledKernel]
 SlowPath = Callable[..., CompiledKernel]
 
 ABSENT = object()  # the default of all arguments
+
+MOST_CACHES = 4  # of a launch function; a call tries each
 
 FEW_PAIRS = 4  # that are compared one by one, which is faster than to sort so few
 
@@ -89,6 +95,7 @@ class FastPathEntry(NamedTuple):
     choose: replaces the entry by another, or by None, for the tensors of a launch and their
         addresses.
     note: tells autograd of the kernel's writes to some of the tensors of a launch.
+    inline_cache: as in `BoundLaunch`.
     """
 
     repeat: FastLaunch
@@ -97,6 +104,7 @@ class FastPathEntry(NamedTuple):
     constants: dict[str, Any]
     choose: Callable[[Sequence[Any], Sequence[int]], FastPathEntry | None] | None = None
     note: NoteWrites | None = None
+    inline_cache: InlineCache | None = None
 
 
 class OverlapEntries:
@@ -150,6 +158,10 @@ class LaunchPlan(NamedTuple):
     overlaps: by key, the entries of kernels with two versions.
     current: returns True if the variables that the kernel captured are unchanged; None if there are
         none.
+    guards: returns the guards of a call for an inline cache, from its key, its arguments and the
+        constants of its entry; None if it has none.
+    caches: the inline caches of entries, each of which calls the one before, and the first one
+        `launch`.
     """
 
     table: dict[Any, FastPathEntry | None]
@@ -160,7 +172,14 @@ class LaunchPlan(NamedTuple):
     tensors: tuple[Path, ...]
     passed: frozenset[str]
     overlaps: dict[Any, OverlapEntries]
+    guards: Callable[[Any, Arguments, Options, Options], CallGuards | None]
+    caches: list[LaunchFunction]
     current: Callable[[], bool] | None = None
+
+    @property
+    def fastest(self) -> LaunchFunction:
+        """The function that launches in the least time: the latest inline cache, or `launch`."""
+        return self.caches[-1] if self.caches else self.launch
 
     def remember(
         self,
@@ -182,9 +201,39 @@ class LaunchPlan(NamedTuple):
             return False
         bound = kernel.bind(self.parameters, arguments)
         constants = {name: value for name, value in meta.items() if name not in self.passed}
-        entry = None if bound is None else FastPathEntry(*bound, kernel, constants)
+        entry = None
+        if bound is not None:
+            inline_cache = bound.inline_cache
+            entry = FastPathEntry(
+                bound.run, bound.fixed, kernel, constants, inline_cache=inline_cache
+            )
         self._add(key, entry, guarded)
+        added = self.table[key]
+        if added is not None and added.choose is None:
+            self.add_cache(added, key, args, kwargs)
         return entry is not None
+
+    def add_cache(
+        self,
+        entry: FastPathEntry,
+        key: Any,
+        args: Arguments,
+        kwargs: Options,
+        *readings: tuple[Callable[[], object], object],
+    ) -> None:
+        """Add an inline cache for the entry of a call with a key, if there may be one.
+
+        readings: those besides the plan's.
+        """
+        if entry.note is None or entry.inline_cache is None or len(self.caches) >= MOST_CACHES:
+            return
+        guards = self.guards(key, args, kwargs, entry.constants)
+        if guards is not None:
+            guards = guards._replace(readings=(*guards.readings, *readings))
+            launch = entry.inline_cache(
+                guards, entry.note, entry.repeat, entry.kernel, self.fastest
+            )
+            self.caches.append(launch)
 
     def _lacks(self, key: Any, *, overlapping: bool) -> bool:
         """Return True if there is no entry yet for launches with a key, with such tensors."""
@@ -284,6 +333,22 @@ def build_launch_plan(
     names |= {"grid_extents": normalize_grid, "wide": _wide, "plain": is_plain_tensor}
     names |= {"items": _items}
     key, launch = _compile_functions(writer, names, watching=current is not None)
+    states = ((cache, True), (alive, True), (hooks, False), (LAUNCH_CALLBACKS, False))
+    scope = functools.partial(config.own.get, None)
+    readers = names["backend"], names["checks"]  # of the first parts of keys
+
+    def guards(key: Any, args: Arguments, kwargs: Options, constants: Options) -> CallGuards | None:
+        arguments = writer.guards(args, kwargs)
+        if arguments is None or scope() is not None or not only_cuda_numbered():
+            return None
+        readings: list[tuple[Callable[[], Any], Any]] = [
+            (scope, None),
+            *zip(readers, key, strict=False),
+        ]
+        readings += [] if current is None else [(current, True)]
+        named = tuple(map(sys.intern, kwargs))
+        return CallGuards(LIMITS, states, tuple(readings), named, tuple(arguments), constants)
+
     return LaunchPlan(
         table,
         alive,
@@ -293,6 +358,8 @@ def build_launch_plan(
         writer.tensors,
         frozenset(writer.passed),
         {},
+        guards,
+        [],
         current,
     )
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tile.backends.capabilities import ArgumentGuard
 from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, F64, Kind, Scalar
 from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor
+from tile.runtime.call_guards import (
+    GuardOf,
+    constant_guard,
+    exact_guard,
+    integer_guard,
+    passed_guard,
+    tensor_guard,
+)
 from tile.runtime.grid import LIMITS
 from tile.runtime.signature import DIVISOR, Path
 from tile.runtime.specialize import Rule
@@ -41,7 +51,7 @@ def ~launch(~grid, {defaults}):
             except ~unreadable:
                 ~entry = None
             if ~entry is not None:
-                ~repeat, ~fixed, ~kernel, ~constants, ~choose, ~note = ~entry
+                ~repeat, ~fixed, ~kernel, ~constants, ~choose, ~note, ~inline_cache = ~entry
                 if type(~grid) is not tuple and callable(~grid):
                     ~grid = ~grid({{**~constants{constants}}})
                 if (
@@ -105,14 +115,24 @@ class Writer:
         self._reads: list[str] = []
         self._checks: list[str] = []  # after the reads, only where an entry is added
         self._parts: list[str] = []
+        self._guards: dict[str, GuardOf] = {}  # by the argument's name in the source
+        self._run: list[str] = []  # arguments that are passed to the launch
 
     def runtime(self, word: str, value: Any, index: int, rule: Rule) -> bool:
         kind = type(value)
         if kind is type(None):
+            self._guards[word] = constant_guard
             return True
         self.parameters.append(index)
+        self._run.append(word)
         if isinstance(rule.type, Scalar):
             return self._number(word, kind, rule.type)
+        if kind is int:
+            self._guards[word] = functools.partial(integer_guard, rule)
+        elif is_plain_tensor(kind):
+            self._guards[word] = tensor_guard
+        elif kind in (float, bool):
+            self._guards[word] = passed_guard
         return self._value(word, value, (index,), rule)
 
     def _value(self, word: str, value: Any, path: Path, rule: Rule) -> bool:
@@ -200,6 +220,8 @@ class Writer:
         self._values.append(address)
 
     def constant(self, word: str, kind: type) -> bool:
+        if kind not in (float, tuple):
+            self._guards[word] = constant_guard
         if kind is float:
             self._parts.append(f"{word}.hex()")  # unlike floats, differs for -0.0, equal for NaN
             return True
@@ -211,8 +233,25 @@ class Writer:
 
     def exact(self, word: str, kind: type) -> bool:
         """Let the key differ for each value of an argument, which `runtime` may have added."""
+        if word in self._run:
+            self._guards[word] = exact_guard
         self._parts.append(word)
         return kind in PLAIN_KEYS
+
+    def guards(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[ArgumentGuard] | None:
+        """Return the guards of the arguments of a call for an inline cache; None if it has none."""
+        words = (*self.positional, *self.keywords)
+        if [word for word in words if word in self._run] != self._run:
+            return None
+        guards = []
+        parameters = {word: name for name, word in self.passed.items()}
+        for word, value in zip(words, (*args, *kwargs.values()), strict=True):
+            guard_of = self._guards.get(word)
+            guard = None if guard_of is None else guard_of(parameters.get(word, ""), value)
+            if guard is None:
+                return None
+            guards.append(guard)
+        return guards
 
     def text(self, *, watching: bool) -> str:
         words = (*self.positional, *self.keywords)

@@ -105,7 +105,9 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, LaunchPlan | None] = {}
-        self._latest: LaunchFunction | None = None  # of the latest plan
+        # Of the latest plan: its launch function, and its inline cache if it has one.
+        self._latest: LaunchFunction | None = None
+        self._fastest: LaunchFunction | None = None
         self.pre_run_hooks: list[Hook] = []
         self.used_global_vals: dict[tuple[str, int], Any] = {}  # for tools that assign it
 
@@ -176,9 +178,9 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         `grid` is a tuple of one to three integers, one integer, or a function that returns either
         and takes a dict of the arguments by name (with constexprs and options).
         """
-        launch = self._latest
+        launch = self._fastest
         if launch is None or grid is None:
-            return first_launch(self._slow_path, lambda: self._latest, grid)
+            return first_launch(self._slow_path, lambda: self._fastest, grid)
         return types.MethodType(
             launch, grid
         )  # created and called in less time than a partial object
@@ -221,7 +223,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
             return latest(grid, *args, **kwargs)
         plan = self._plans.get(shape_of(args, kwargs))
         if plan is not None and plan.launch is not tried:
-            self._latest = plan.launch  # more calls of this shape are likely
+            self._prefer(plan)  # more calls of this shape are likely
             return plan.launch(grid, *args, **kwargs)
         if "warmup" in kwargs:
             return self.run(*args, grid=grid, **kwargs)
@@ -280,7 +282,7 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         if plan is not None and any(kernel is one for one in list(self.cache.values())):
             meta = self._meta(values, options)
             if plan.remember(args, kwargs, arguments, meta, kernel, guarded):
-                self._latest = plan.launch
+                self._prefer(plan)
         return kernel
 
     def _meta(self, values: list[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -366,9 +368,13 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         entry = None if plan is None or key is None else plan.table.get(key)
         return None if plan is None or entry is None else (plan, entry)
 
+    def _prefer(self, plan: LaunchPlan) -> None:
+        """Let `kernel[grid]` try this plan first."""
+        self._latest, self._fastest = plan.launch, plan.fastest
+
     def _drop_plans(self) -> None:
         """Invalidate all plans, including launch functions that callers have stored."""
-        self._latest = None
+        self._latest = self._fastest = None
         while self._plans:
             _, plan = self._plans.popitem()
             if plan is not None:

@@ -139,7 +139,7 @@ def attributes_of(address: int, count: int) -> dict[int, tuple[int, int, int]]:
 def posing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Posing]:
     """Pose for stubs of either kind."""
     if request.param == "Python":
-        monkeypatch.setattr(launch_stub, "_code", lambda: None)
+        monkeypatch.setattr(launch_stub, "host_code", lambda *names, **how: None)
     monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_90a")
     posing = Posing(monkeypatch)
     install(monkeypatch).streams[0] = 0xABC0_0000_0001

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tile.backends.nvptx import host_compiler, launch_stub
+from tile.backends.nvptx import launch_stub
+from tile.backends.nvptx.host_code import host_code
 from tile.backends.nvptx.launch_stub import CONFIG, Block, Driver, Move
-from tile.cache import current_cache
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
 KINDS = ("Python", "machine code")
@@ -53,7 +53,7 @@ class Launches:
         driver = Driver(self.function, 1234, stream, self.report, None)
         if kind == "Python":
             return launch_stub._python_stub(block, driver)
-        assert (launch_stub._code() is None) == (kind == "either")
+        assert host_code("launch_stub", *launch_stub._API) is not None
         return launch_stub.launch_stub(block, driver)
 
 
@@ -178,42 +178,3 @@ def test_other_threads_run_during_a_launch(launches: Launches) -> None:
     for thread in threads:
         thread.join()
     assert sorted(launches.data) == [struct.pack("=q", number) for number in range(4)]
-
-
-def test_the_code_is_cached(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILE_CACHE", "1")
-    monkeypatch.setenv("TILE_CACHE_DIR", str(tmp_path))
-    code = launch_stub._machine_code()
-    cache = current_cache()
-    assert cache is not None
-    assert [entry.title.split(" for ")[0] for entry in cache.entries()] == ["launch stub"]
-    monkeypatch.setattr(launch_stub, "machine_code", lambda text: b"compiled again")
-    assert launch_stub._machine_code() == code
-    monkeypatch.setenv("TILE_CACHE", "0")
-    assert launch_stub._machine_code() == b"compiled again"
-
-
-def test_code_with_symbols_is_refused() -> None:
-    """Only code without relocations runs where it is copied to."""
-    text = "declare void @other()\ndefine void @f() {\n  call void @other()\n  ret void\n}\n"
-    with pytest.raises(AssertionError):
-        host_compiler.machine_code(text)
-
-
-@pytest.mark.parametrize("missing", ["memfd_create", "mmap"])
-def test_a_system_without_memory_for_code(
-    launches: Launches, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    """Or without the function for it, as Windows."""
-
-    def refuse(*arguments: Any, **options: Any) -> Any:
-        raise PermissionError
-
-    if missing == "memfd_create":
-        monkeypatch.delattr(launch_stub.os, "memfd_create")
-    else:
-        monkeypatch.setattr(launch_stub.mmap, "mmap", refuse)
-    monkeypatch.setattr(launch_stub, "_code", launch_stub._code.__wrapped__)
-    assert launch_stub._code() is None
-    assert launches.stub("either", "q")(5)
-    assert launches.data == [struct.pack("=q", 5)]

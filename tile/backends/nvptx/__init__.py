@@ -16,6 +16,8 @@ host_staging     host arrays copied to the device and back; the current stream
 launch           a loaded kernel
 fast_launch      the same launch again, with other arguments
 launch_stub      built-in functions that convert arguments and launch
+inline_cache     built-in functions that first test that a call is like an earlier one
+host_code        built-in functions of LLVM IR
 host_compiler    their machine code, by LLVM for this CPU
 loaded_module    modules on a device; the record of a false assertion
 event_timer      timers for `do_bench` and the autotuner

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 from tile.backends.base import Grid
 from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
 from tile.backends.nvptx.driver import Device
+from tile.backends.nvptx.inline_cache import inline_cache
 from tile.backends.nvptx.launch_stub import CONFIG, Block, Driver, Move, launch_stub
 from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
@@ -184,7 +185,7 @@ class FastLauncher:
 
     def bound(self) -> BoundLaunch:
         count = sum(one.number is None for one in self.parameters)
-        return BoundLaunch(self._function(self.parameters, count), self._fixed)
+        return BoundLaunch(self._function(self.parameters, count), self._fixed, inline_cache)
 
     def _fixed(self, grid: Grid, values: Sequence[int | float | Passed | Item]) -> FastLaunch:
         """Return the function for a grid and values; see `BoundLaunch.fixed`."""

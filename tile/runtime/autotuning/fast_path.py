@@ -116,6 +116,22 @@ class Chosen:
 
     def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
         """Return the entry for these tensors; None if anything has changed that it depends on."""
+        if not self.holds():
+            return None
+        if self._inner_choose is None:
+            return self.entry
+        version = self._inner_choose(tensors, addresses)
+        return None if version is None else version._replace(constants=self._constants)
+
+    def add_cache(
+        self, plan: LaunchPlan, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Add an inline cache for the entry of a call with a key to its plan."""
+        if self._inner_choose is None:
+            plan.add_cache(self.entry, key, args, kwargs, (self.holds, True))
+
+    def holds(self) -> bool:
+        """Return True, and note the choice, if all that it depends on is unchanged."""
         tuner, at, config = self._tuner, self._at, self._config
         if (
             (tuner.configs == [config] if at is None else tuner.cache.get(at) is config)
@@ -126,11 +142,8 @@ class Chosen:
             and active_observer() is None
         ):
             tuner.best_config = config
-            if self._inner_choose is None:
-                return self.entry
-            version = self._inner_choose(tensors, addresses)
-            return None if version is None else version._replace(constants=self._constants)
-        return None
+            return True
+        return False
 
 
 def _options(config: Config) -> tuple[Any, ...]:
@@ -157,12 +170,12 @@ def build_tuned_plan(
     )
 
 
-def chosen_entry(
+def chosen(
     tuner: Any, choice: Choice, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> FastPathEntry | None:
-    """Return the entry of a call of a tuned jitted function; None if that has no fast path."""
+) -> Chosen | None:
+    """Return the choice for a call of a tuned jitted function; None if that has no fast path."""
     planned = tuner.fn.planned(args, {**kwargs, **choice.config.all_kwargs()})
-    return None if planned is None else Chosen(tuner, choice, *planned).entry
+    return None if planned is None else Chosen(tuner, choice, *planned)
 
 
 class Choice(NamedTuple):
@@ -182,6 +195,11 @@ class ChoicePlan(NamedTuple):
     key: Callable[..., Any]
     launch: Callable[..., Any]
     table: dict[Any, Choice]
+
+    @property
+    def fastest(self) -> Callable[..., Any]:
+        """The same as `launch`: there are no inline caches."""
+        return self.launch
 
 
 def build_choice_plan(
@@ -287,7 +305,7 @@ class TunedLaunches:
             call_shape = shape_of(args, kwargs)
             plan = self._plans.get(call_shape)
             if plan is not None and plan.launch is not tried:
-                self.latest = plan.launch  # more calls of this shape are likely
+                self.latest = plan.fastest  # more calls of this shape are likely
                 return plan.launch(grid, *args, **kwargs)
             result = self._tuner.run(*args, **{"grid": grid, "warmup": False, **kwargs})
             self._remember(call_shape, args, kwargs)
@@ -308,11 +326,14 @@ class TunedLaunches:
         if choice is None or choice.config.pre_hook is not None:
             return
         if isinstance(plan, LaunchPlan):
-            entry = chosen_entry(self._tuner, choice, args, kwargs)
+            entry = chosen(self._tuner, choice, args, kwargs)
             place = plan.key(*args, **kwargs)
             if entry is not None and place is not None:
-                plan.table[place] = entry
-                self.latest = plan.launch
+                if place in plan.table:  # of a choice that has changed
+                    plan.caches.clear()
+                plan.table[place] = entry.entry
+                entry.add_cache(plan, place, args, kwargs)
+                self.latest = plan.fastest
                 return
             self._plans[shape] = plan = self._passing_plan(args, kwargs)
         if plan is not None:

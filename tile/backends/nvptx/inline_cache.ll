@@ -1,0 +1,386 @@
+; A function of CPython's calling convention METH_FASTCALL | METH_KEYWORDS that repeats a launch if the
+; guards of `inline_cache.py` hold for its arguments, a grid and those of the kernel, and calls another
+; function with them otherwise.
+
+%table = type {
+  ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ; of Python, in the order of `_API`
+  ptr, ptr, ptr, ptr, ptr, ; otherwise, note, repeat, the kernel, True
+  ptr, ptr, ptr, ptr, ptr, ptr, ; tuple, int, 1, "dtype", Tensor.get_device, Tensor.data_ptr
+  ptr, ptr, ; the type of functions, constants
+  i64, i64, i64, i64, i64, ; states, readings, positional arguments after the grid, named ones, values
+  i64, i64, i64 ; the greatest extents of a grid
+} ; states, readings, names, names for the grid function and arguments follow
+%state = type { ptr, i64 } ; an object and its truth
+%reading = type { ptr, ptr } ; a function, and its result
+; kind, argument, value of the launch, type, object, least, most, excluded, residues
+%argument = type { i64, i64, i64, ptr, ptr, i64, i64, i64, i64 }
+
+define ptr @launch(ptr %self, ptr %arguments, i64 %positional, ptr %names) nounwind "no-jump-tables"="true" {
+entry:
+  %items.self = getelementptr i8, ptr %self, i64 TUPLE_ITEMS
+  %bytes = load ptr, ptr %items.self
+  %at.table = getelementptr i8, ptr %bytes, i64 BYTES_DATA
+  %table = load %table, ptr %at.table
+  %is.true = extractvalue %table %table, 0
+  %call0 = extractvalue %table %table, 1
+  %attribute = extractvalue %table %table, 2
+  %call = extractvalue %table %table, 3
+  %as.long = extractvalue %table %table, 4
+  %compare = extractvalue %table %table, 5
+  %clear = extractvalue %table %table, 6
+  %incref = extractvalue %table %table, 7
+  %decref = extractvalue %table %table, 8
+  %copy = extractvalue %table %table, 9
+  %set = extractvalue %table %table, 10
+  %otherwise = extractvalue %table %table, 11
+  %note = extractvalue %table %table, 12
+  %repeat = extractvalue %table %table, 13
+  %kernel = extractvalue %table %table, 14
+  %true = extractvalue %table %table, 15
+  %tuple.type = extractvalue %table %table, 16
+  %int.type = extractvalue %table %table, 17
+  %one = extractvalue %table %table, 18
+  %dtype = extractvalue %table %table, 19
+  %get.device = extractvalue %table %table, 20
+  %data.ptr = extractvalue %table %table, 21
+  %function.type = extractvalue %table %table, 22
+  %constants = extractvalue %table %table, 23
+  %states = extractvalue %table %table, 24
+  %readings = extractvalue %table %table, 25
+  %count = extractvalue %table %table, 26
+  %keywords = extractvalue %table %table, 27
+  %passed = extractvalue %table %table, 28
+  %at.states = getelementptr %table, ptr %at.table, i64 1
+  %at.readings = getelementptr %state, ptr %at.states, i64 %states
+  %at.names = getelementptr %reading, ptr %at.readings, i64 %readings
+  %total = add i64 %count, %keywords
+  %at.meta = getelementptr ptr, ptr %at.names, i64 %keywords
+  %at.guards = getelementptr ptr, ptr %at.meta, i64 %total
+  %capacity = add i64 %total, 4
+  %values = alloca ptr, i64 %capacity, align 16 ; of the launch: extents, then values
+  %tensors = alloca ptr, i64 %capacity, align 16 ; of the call
+  %owned = alloca ptr, i64 %capacity, align 16 ; addresses, of which there are references
+  %with.grid = add i64 %count, 1
+  %is.count = icmp eq i64 %positional, %with.grid
+  br i1 %is.count, label %grid.kind, label %miss
+
+grid.kind:
+  %grid.object = load ptr, ptr %arguments
+  %at.grid.type = getelementptr i8, ptr %grid.object, i64 OBJECT_TYPE
+  %grid.type = load ptr, ptr %at.grid.type
+  %is.tuple = icmp eq ptr %grid.type, %tuple.type
+  %is.function = icmp eq ptr %grid.type, %function.type
+  %is.grid = or i1 %is.tuple, %is.function
+  br i1 %is.grid, label %names.first, label %miss
+
+names.first:
+  %has.names = icmp ne ptr %names, null
+  br i1 %has.names, label %names.size, label %names.compare
+
+names.size:
+  %at.size = getelementptr i8, ptr %names, i64 TUPLE_SIZE
+  %size = load i64, ptr %at.size
+  br label %names.compare
+
+names.compare:
+  %given = phi i64 [ 0, %names.first ], [ %size, %names.size ]
+  %is.given = icmp eq i64 %given, %keywords
+  br i1 %is.given, label %name, label %miss
+
+name:
+  %k = phi i64 [ 0, %names.compare ], [ %k.next, %name.next ]
+  %k.more = icmp ult i64 %k, %keywords
+  br i1 %k.more, label %name.compare, label %state
+
+name.compare:
+  %names.items = getelementptr i8, ptr %names, i64 TUPLE_ITEMS
+  %at.name = getelementptr ptr, ptr %names.items, i64 %k
+  %given.name = load ptr, ptr %at.name
+  %at.expected.name = getelementptr ptr, ptr %at.names, i64 %k
+  %expected.name = load ptr, ptr %at.expected.name
+  %same.name = icmp eq ptr %given.name, %expected.name
+  br i1 %same.name, label %name.next, label %miss
+
+name.next:
+  %k.next = add i64 %k, 1
+  br label %name
+
+state:
+  %s = phi i64 [ 0, %name ], [ %s.next, %state.next ]
+  %s.more = icmp ult i64 %s, %states
+  br i1 %s.more, label %state.test, label %reading
+
+state.test:
+  %at.state = getelementptr %state, ptr %at.states, i64 %s
+  %one.state = load %state, ptr %at.state
+  %state.object = extractvalue %state %one.state, 0
+  %state.truth = extractvalue %state %one.state, 1
+  %truth.32 = call i32 %is.true(ptr %state.object)
+  %truth = sext i32 %truth.32 to i64
+  %same.truth = icmp eq i64 %truth, %state.truth
+  br i1 %same.truth, label %state.next, label %miss
+
+state.next:
+  %s.next = add i64 %s, 1
+  br label %state
+
+reading:
+  %r = phi i64 [ 0, %state ], [ %r.next, %reading.next ]
+  %r.more = icmp ult i64 %r, %readings
+  br i1 %r.more, label %reading.test, label %argument
+
+reading.test:
+  %at.reading = getelementptr %reading, ptr %at.readings, i64 %r
+  %one.reading = load %reading, ptr %at.reading
+  %reader = extractvalue %reading %one.reading, 0
+  %expected = extractvalue %reading %one.reading, 1
+  %read = call ptr %call0(ptr %reader)
+  %read.failed = icmp eq ptr %read, null
+  br i1 %read.failed, label %miss, label %reading.compare
+
+reading.compare:
+  call void %decref(ptr %read) ; alive: the reader or the table has it
+  %same.reading = icmp eq ptr %read, %expected
+  br i1 %same.reading, label %reading.next, label %miss
+
+reading.next:
+  %r.next = add i64 %r, 1
+  br label %reading
+
+argument:
+  %a = phi i64 [ 0, %reading ], [ %a.next, %argument.next ]
+  %t = phi i64 [ 0, %reading ], [ %t.next, %argument.next ] ; tensors, and addresses
+  %a.more = icmp ult i64 %a, %total
+  br i1 %a.more, label %argument.read, label %grid
+
+argument.read:
+  %at.guard = getelementptr %argument, ptr %at.guards, i64 %a
+  %guard = load %argument, ptr %at.guard
+  %kind = extractvalue %argument %guard, 0
+  %index = extractvalue %argument %guard, 1
+  %position = extractvalue %argument %guard, 2
+  %type = extractvalue %argument %guard, 3
+  %wanted = extractvalue %argument %guard, 4
+  %least = extractvalue %argument %guard, 5
+  %most = extractvalue %argument %guard, 6
+  %excluded = extractvalue %argument %guard, 7
+  %residues = extractvalue %argument %guard, 8
+  %at.object = getelementptr ptr, ptr %arguments, i64 %index
+  %object = load ptr, ptr %at.object
+  %at.type = getelementptr i8, ptr %object, i64 OBJECT_TYPE
+  %object.type = load ptr, ptr %at.type
+  %is.type = icmp eq ptr %object.type, %type
+  br i1 %is.type, label %argument.kind, label %miss
+
+argument.kind:
+  %at.value = getelementptr ptr, ptr %values, i64 %position
+  switch i64 %kind, label %constant [
+    i64 1, label %tensor
+    i64 2, label %number
+    i64 3, label %pass
+  ]
+
+constant:
+  %is.same = icmp eq ptr %object, %wanted
+  br i1 %is.same, label %argument.next, label %constant.compare
+
+constant.compare: ; Py_EQ
+  %equal = call i32 %compare(ptr %object, ptr %wanted, i32 2)
+  %is.equal = icmp eq i32 %equal, 1
+  br i1 %is.equal, label %argument.next, label %miss
+
+number:
+  %n = call i64 %as.long(ptr %object) ; -1 may stand for an error, and is left to the other function
+  %from.least = icmp sge i64 %n, %least
+  %to.most = icmp sle i64 %n, %most
+  %in.range = and i1 %from.least, %to.most
+  %is.one = icmp eq i64 %n, %excluded
+  %is.suspect = icmp eq i64 %n, -1
+  %is.excluded = or i1 %is.one, %is.suspect
+  %residue = and i64 %n, 15
+  %shifted = lshr i64 %residues, %residue
+  %bit = and i64 %shifted, 1
+  %is.residue = icmp ne i64 %bit, 0
+  %not.excluded = xor i1 %is.excluded, true
+  %fits.range = and i1 %in.range, %not.excluded
+  %fits = and i1 %fits.range, %is.residue
+  br i1 %fits, label %pass, label %miss
+
+pass:
+  store ptr %object, ptr %at.value
+  br label %argument.next
+
+tensor:
+  %its.dtype = call ptr %attribute(ptr %object, ptr %dtype)
+  %dtype.failed = icmp eq ptr %its.dtype, null
+  br i1 %dtype.failed, label %miss, label %tensor.dtype
+
+tensor.dtype:
+  call void %decref(ptr %its.dtype)
+  %same.dtype = icmp eq ptr %its.dtype, %wanted
+  br i1 %same.dtype, label %tensor.device, label %miss
+
+tensor.device:
+  %its.device = call ptr %call(ptr %get.device, ptr %at.object, i64 1, ptr null)
+  %device.failed = icmp eq ptr %its.device, null
+  br i1 %device.failed, label %miss, label %tensor.number
+
+tensor.number:
+  %device = call i64 %as.long(ptr %its.device)
+  call void %decref(ptr %its.device)
+  %same.device = icmp eq i64 %device, %least
+  br i1 %same.device, label %tensor.address, label %miss
+
+tensor.address:
+  %address = call ptr %call(ptr %data.ptr, ptr %at.object, i64 1, ptr null)
+  %address.failed = icmp eq ptr %address, null
+  br i1 %address.failed, label %miss, label %tensor.keep
+
+tensor.keep:
+  store ptr %address, ptr %at.value
+  %at.owned = getelementptr ptr, ptr %owned, i64 %t
+  store ptr %address, ptr %at.owned
+  %at.tensor = getelementptr ptr, ptr %tensors, i64 %t
+  store ptr %object, ptr %at.tensor
+  %t.more = add i64 %t, 1
+  %address.number = call i64 %as.long(ptr %address)
+  %misaligned = and i64 %address.number, 15
+  %is.aligned = icmp eq i64 %misaligned, 0
+  br i1 %is.aligned, label %argument.next, label %miss
+
+argument.next:
+  %t.next = phi i64 [ %t, %constant ], [ %t, %constant.compare ], [ %t, %pass ], [ %t.more, %tensor.keep ]
+  %a.next = add i64 %a, 1
+  br label %argument
+
+grid:
+  br i1 %is.tuple, label %grid.length, label %meta
+
+meta: ; the argument of a grid function: the constants of the entry, and the arguments of the call
+  %dict = call ptr %copy(ptr %constants)
+  %copy.failed = icmp eq ptr %dict, null
+  br i1 %copy.failed, label %miss, label %meta.next
+
+meta.next:
+  %d = phi i64 [ 0, %meta ], [ %d.next, %meta.add ], [ %d.next, %meta.name ]
+  %d.more = icmp ult i64 %d, %total
+  br i1 %d.more, label %meta.name, label %grid.call
+
+meta.name:
+  %at.meta.name = getelementptr ptr, ptr %at.meta, i64 %d
+  %meta.name.object = load ptr, ptr %at.meta.name
+  %d.next = add i64 %d, 1
+  %is.option = icmp eq ptr %meta.name.object, null
+  br i1 %is.option, label %meta.next, label %meta.add
+
+meta.add: ; an error is found below
+  %at.meta.value = getelementptr ptr, ptr %arguments, i64 %d.next
+  %meta.value = load ptr, ptr %at.meta.value
+  %ignored = call i32 %set(ptr %dict, ptr %meta.name.object, ptr %meta.value)
+  br label %meta.next
+
+grid.call:
+  store ptr %dict, ptr %values
+  %computed = call ptr %call(ptr %grid.object, ptr %values, i64 1, ptr null)
+  call void %decref(ptr %dict)
+  %computed.failed = icmp eq ptr %computed, null
+  br i1 %computed.failed, label %miss, label %grid.keep
+
+grid.keep:
+  %at.computed = getelementptr ptr, ptr %owned, i64 %t
+  store ptr %computed, ptr %at.computed
+  %t.grid = add i64 %t, 1
+  %at.computed.type = getelementptr i8, ptr %computed, i64 OBJECT_TYPE
+  %computed.type = load ptr, ptr %at.computed.type
+  %is.computed.tuple = icmp eq ptr %computed.type, %tuple.type
+  br i1 %is.computed.tuple, label %grid.length, label %miss
+
+grid.length:
+  %extents = phi ptr [ %grid.object, %grid ], [ %computed, %grid.keep ]
+  %held.all = phi i64 [ %t, %grid ], [ %t.grid, %grid.keep ]
+  %at.grid.size = getelementptr i8, ptr %extents, i64 TUPLE_SIZE
+  %grid.size = load i64, ptr %at.grid.size
+  %grid.size.1 = sub i64 %grid.size, 1
+  %is.rank = icmp ult i64 %grid.size.1, 3
+  br i1 %is.rank, label %extent, label %miss
+
+extent:
+  %e = phi i64 [ 0, %grid.length ], [ %e.next, %extent.next ]
+  %at.extent = getelementptr ptr, ptr %values, i64 %e
+  %in.grid = icmp ult i64 %e, %grid.size
+  br i1 %in.grid, label %extent.read, label %extent.one
+
+extent.one:
+  store ptr %one, ptr %at.extent
+  br label %extent.next
+
+extent.read:
+  %grid.items = getelementptr i8, ptr %extents, i64 TUPLE_ITEMS
+  %at.grid.item = getelementptr ptr, ptr %grid.items, i64 %e
+  %grid.item = load ptr, ptr %at.grid.item
+  %at.item.type = getelementptr i8, ptr %grid.item, i64 OBJECT_TYPE
+  %item.type = load ptr, ptr %at.item.type
+  %is.int = icmp eq ptr %item.type, %int.type
+  br i1 %is.int, label %extent.test, label %miss
+
+extent.test:
+  store ptr %grid.item, ptr %at.extent
+  %extent.value = call i64 %as.long(ptr %grid.item)
+  %extent.1 = sub i64 %extent.value, 1
+  %at.limits = getelementptr %table, ptr %at.table, i64 0, i32 29
+  %at.limit = getelementptr i64, ptr %at.limits, i64 %e
+  %limit = load i64, ptr %at.limit
+  %is.extent = icmp ult i64 %extent.1, %limit
+  br i1 %is.extent, label %extent.next, label %miss
+
+extent.next:
+  %e.next = add i64 %e, 1
+  %e.more = icmp ult i64 %e.next, 3
+  br i1 %e.more, label %extent, label %run
+
+run:
+  %noted = call ptr %call(ptr %note, ptr %tensors, i64 %t, ptr null)
+  %note.failed = icmp eq ptr %noted, null
+  br i1 %note.failed, label %miss, label %launch
+
+launch:
+  call void %decref(ptr %noted)
+  %launched = call ptr %call(ptr %repeat, ptr %values, i64 %passed, ptr null)
+  %launch.failed = icmp eq ptr %launched, null
+  br i1 %launch.failed, label %miss, label %launch.test
+
+launch.test:
+  call void %decref(ptr %launched)
+  %is.launched = icmp eq ptr %launched, %true
+  br i1 %is.launched, label %release, label %miss
+
+miss:
+  %held = phi i64 [ 0, %entry ], [ 0, %grid.kind ], [ 0, %names.compare ], [ 0, %name.compare ], [ 0, %state.test ], [ 0, %reading.test ], [ 0, %reading.compare ], [ %t, %argument.read ], [ %t, %constant.compare ], [ %t, %number ], [ %t, %tensor ], [ %t, %tensor.dtype ], [ %t, %tensor.device ], [ %t, %tensor.number ], [ %t, %tensor.address ], [ %t.more, %tensor.keep ], [ %t, %meta ], [ %t, %grid.call ], [ %t.grid, %grid.keep ], [ %held.all, %grid.length ], [ %held.all, %extent.read ], [ %held.all, %extent.test ], [ %held.all, %run ], [ %held.all, %launch ], [ %held.all, %launch.test ]
+  call void %clear()
+  br label %release
+
+release: ; the addresses
+  %references = phi i64 [ %held.all, %launch.test ], [ %held, %miss ], [ %references, %release.one ]
+  %is.hit = phi i1 [ true, %launch.test ], [ false, %miss ], [ %is.hit, %release.one ]
+  %o = phi i64 [ 0, %launch.test ], [ 0, %miss ], [ %o.next, %release.one ]
+  %o.more = icmp ult i64 %o, %references
+  br i1 %o.more, label %release.one, label %finish
+
+release.one:
+  %at.reference = getelementptr ptr, ptr %owned, i64 %o
+  %reference = load ptr, ptr %at.reference
+  call void %decref(ptr %reference)
+  %o.next = add i64 %o, 1
+  br label %release
+
+finish:
+  br i1 %is.hit, label %hit, label %general
+
+hit:
+  call void %incref(ptr %kernel)
+  ret ptr %kernel
+
+general:
+  %answer = call ptr %call(ptr %otherwise, ptr %arguments, i64 %positional, ptr %names)
+  ret ptr %answer
+}

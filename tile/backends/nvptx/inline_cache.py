@@ -1,0 +1,68 @@
+"""Inline caches: built-in functions in front of a launch function, each for one of its entries.
+
+Machine code (`inline_cache.ll`) tests the guards of an entry, notes its writes and repeats its
+launch, and leaves all other calls to the launch function, or to the cache of another entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from tile.backends.capabilities import ArgumentGuard, CallGuards, FastLaunch
+from tile.backends.nvptx.host_code import host_code
+
+_API = (
+    "PyObject_IsTrue",
+    "PyObject_CallNoArgs",
+    "PyObject_GetAttr",
+    "PyObject_Vectorcall",
+    "PyLong_AsLong",
+    "PyObject_RichCompareBool",
+    "PyErr_Clear",
+    "Py_IncRef",
+    "Py_DecRef",
+    "PyDict_Copy",
+    "PyDict_SetItem",
+)
+_KINDS = ("constant", "tensor", "number", "passed")  # by their numbers in `inline_cache.ll`
+_ARGUMENT = struct.Struct("=QQQQQqqqQ")
+
+
+def inline_cache(
+    guards: CallGuards,
+    note: Callable[..., Any],
+    repeat: FastLaunch,
+    kernel: Any,
+    otherwise: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Return a function of a grid and arguments; see `BoundLaunch.inline_cache`."""
+    code = host_code("inline_cache", *_API, named=True)
+    if code is None:
+        return otherwise
+    tensor = next((one.type for one in guards.arguments if one.kind == "tensor"), None)
+    objects = [otherwise, note, repeat, kernel, True, tuple, int, 1, "dtype"]
+    objects += [getattr(tensor, "get_device", None), getattr(tensor, "data_ptr", None)]
+    objects += [FunctionType, guards.constants]
+    words = [id(one) for one in objects]
+    words += [len(guards.states), len(guards.readings)]
+    words += [len(guards.arguments) - len(guards.names), len(guards.names)]
+    passed = [at for at, one in enumerate(guards.arguments) if one.kind != "constant"]
+    words += [len(guards.limits) + len(passed), *guards.limits]
+    data = [struct.pack("=QQ", id(state), truth) for state, truth in guards.states]
+    data += [struct.pack("=QQ", id(read), id(result)) for read, result in guards.readings]
+    data += [struct.pack("=Q", id(name)) for name in guards.names]
+    data += [struct.pack("=Q", id(one.name) if one.name else 0) for one in guards.arguments]
+    for at, one in sorted(enumerate(guards.arguments), key=_takes_long):
+        position = len(guards.limits) + passed.index(at) if at in passed else 0
+        where = _KINDS.index(one.kind), at + 1, position
+        data.append(_ARGUMENT.pack(*where, id(one.type), id(one.object), *one[4:]))
+    launch: Callable[..., Any] = code.function(words, b"".join(data), (guards, objects))
+    return launch
+
+
+def _takes_long(numbered: tuple[int, ArgumentGuard]) -> bool:
+    """Return True for a tensor, which is tested after all other arguments."""
+    return numbered[1].kind == "tensor"
