@@ -37,10 +37,21 @@ from tile.simt.target import SimtTarget
 
 
 def gather(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
-    """Store the tile to a buffer, from which each thread gathers."""
+    """Store the tile to a buffer, from which each thread gathers, as do later gathers of it."""
     x, index = op.inputs
-    buffer = _stored(b, x)
+    buffer = _gathered_from(op, x) or _stored(b, x)
     return [b(ops.shared.local_gather, buffer, index, axis=op["axis"])]
+
+
+def _gathered_from(op: Operation, x: Value) -> Value | None:
+    """Return the buffer to which an earlier gather in the block stored a tile, if there is one."""
+    for user in x.users:
+        if user.defn is ops.shared.local_store and user.block is op.block:
+            buffer: Value = user["mem"]
+            readers = [other for other in buffer.users if other is not user]
+            if readers and all(other.defn is ops.shared.local_gather for other in readers):
+                return buffer
+    return None
 
 
 def histogram(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
