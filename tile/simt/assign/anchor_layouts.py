@@ -86,10 +86,16 @@ class _Preferences:
                 self.prefer(value, layout, depth)
 
     def split(self, op: Operation, depth: int) -> None:
-        """Prefer pairs in two registers. A chain of splits then converts its tile once."""
+        """Prefer pairs in two registers, so that a chain of splits converts its tile once.
+
+        Where threads would hold copies of more than four registers, each split converts instead:
+        all of a tree that ends in one number would be computed by each thread.
+        """
         for value in op.results:
             if value in self.preferred:
-                self.prefer(op.inputs[0], joined_layout(self.preferred[value][0]), depth)
+                pairs = joined_layout(self.preferred[value][0])
+                if pairs.is_injective() or pairs.in_bits(REGISTER) <= 2:
+                    self.prefer(op.inputs[0], pairs, depth)
 
     def carrying(self, op: Operation, depth: int) -> None:
         groups = list(carried_tiles(op))
