@@ -106,11 +106,25 @@ def test_few_rows_are_columns_of_the_transpose() -> None:
 
 
 def test_64_columns_are_rows_of_the_transpose() -> None:
-    """If they are as many tiles of 32 rows of `a` as multiprocessors, or fewer."""
+    """If they are as many tiles of rows of `a` as multiprocessors, or fewer."""
     assert [
         cast(FewTiles, chosen(*operands(m, n, k))).swapped
         for m, n, k in ((1760, 64, 1024), (1760, 48, 1024), (4352, 64, 1024), (1760, 64, 8192))
     ] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("rows", [1024, 1760, 2048, 2560, 3072, 4096])
+def test_programs_of_64_columns_are_at_most_as_many_as_multiprocessors(rows: int) -> None:
+    few = cast(FewTiles, chosen(*operands(rows, 64, 1024)))
+    assert few.swapped and 64 <= tile.cdiv(rows, few.config["BLOCK_N"]) <= 132
+
+
+def test_rows_between_lines_have_tiles_of_their_own() -> None:
+    """Rows of 48 elements begin within lines of the L2 cache; columns of 2560 do not."""
+    a, b = operands(2560, 48, 2560)
+    assert cast(FewTiles, chosen(a, b)).config["BLOCK_N"] == 16
+    assert cast(FewTiles, chosen(a, np.asfortranarray(b))).config["BLOCK_N"] == 64
+    assert cast(FewTiles, chosen(*operands(4096, 48, 4096))).config["BLOCK_N"] == 48
 
 
 def test_batches_are_many_tiles() -> None:

@@ -93,30 +93,47 @@ def test_stages_have_no_columns_that_no_wgmma_reads(
 
 
 @pytest.mark.parametrize(
-    ("sizes", "columns", "persistent", "swapped"),
+    ("sizes", "edges", "persistent", "swapped"),
     [
-        pytest.param((1536, 1536, 1536), 144, False, True, id="132 tiles"),
-        pytest.param((1600, 1600, 1600), 160, False, True, id="130 tiles"),
-        pytest.param((1760, 1760, 1760), 200, False, True, id="126 tiles"),
-        pytest.param((2048, 7000, 2048), 176, True, True, id="5 tiles, as of 192"),
-        pytest.param((2304, 2304, 2304), 168, True, True, id="2 tiles, as of 192"),
-        pytest.param((2560, 2560, 2560), 200, True, True, id="2 tiles"),
-        pytest.param((3072, 3072, 3072), 192, True, False, id="3 tiles, as of 256"),
-        pytest.param((4096, 4096, 4096), 256, True, False, id="4 tiles"),
-        pytest.param((8192, 8192, 8192), 256, True, False, id="16 tiles"),
-        pytest.param((8192, 8192, 512), 256, True, False, id="few iterations"),
+        pytest.param((1536, 1536, 1536), (128, 144), False, True, id="132 tiles"),
+        pytest.param((1600, 1600, 1600), (128, 160), False, True, id="130 tiles"),
+        pytest.param((1760, 1760, 1760), (128, 200), False, True, id="126 tiles"),
+        pytest.param((2048, 7000, 2048), (128, 176), True, True, id="5 tiles, as of 192"),
+        pytest.param((2304, 2304, 2304), (256, 168), False, True, id="126 tall tiles"),
+        pytest.param((2432, 2432, 2432), (256, 192), False, False, id="130 of whole strips"),
+        pytest.param((2560, 2560, 2560), (256, 200), False, True, id="130 tall tiles"),
+        pytest.param((2688, 2688, 2688), (128, 224), True, True, id="2 tiles, too wide for tall"),
+        pytest.param((3072, 2048, 2048), (256, 192), False, False, id="132 of whole strips"),
+        pytest.param((3072, 3072, 3072), (128, 192), True, False, id="3 tiles, as of 256"),
+        pytest.param((4096, 4096, 4096), (128, 256), True, False, id="4 tiles"),
+        pytest.param((8192, 8192, 8192), (128, 256), True, False, id="16 tiles"),
+        pytest.param((8192, 8192, 512), (128, 256), True, False, id="few iterations"),
     ],
 )
-def test_columns_keep_multiprocessors_busy(
-    sizes: tuple[int, int, int], columns: int, persistent: bool, swapped: bool
+def test_edges_keep_multiprocessors_busy(
+    sizes: tuple[int, int, int], edges: tuple[int, int], persistent: bool, swapped: bool
 ) -> None:
     """The right operand is row-major; if it is contiguous inside, the tiles are the same."""
     config, transposed = balanced_tiles("nvptx", *sizes, True, False)
-    assert (config["BLOCK_N"], "persistent" in config, transposed) == (columns, persistent, swapped)
-    assert balanced_tiles("nvptx", *sizes, True, True) == (config, transposed)
+    assert (config["BLOCK_M"], config["BLOCK_N"]) == edges
+    assert ("persistent" in config, transposed) == (persistent, swapped)
+    inside, too = balanced_tiles("nvptx", *sizes, True, True)
+    assert (inside | {"num_stages": config["num_stages"]}, too) == (config, transposed)
     assert not balanced_tiles("nvptx", *sizes, False, True)[1]
     assert not balanced_tiles("interp", *sizes, True, True)[0]
     assert not balanced_tiles("nvptx", 128, *sizes[1:], True, True)[0]
+
+
+def test_tall_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four warpgroups share the columns of a tile of 256 rows."""
+    config = tiles(256, 104, 64, 16, 2)
+    monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: FewTiles(config, swapped=True))
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((200, 136), (136, 264)))
+    bias = random.integers(-3, 4, 264).astype(np.float32)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.matmul(a, b, bias)
+    np.testing.assert_array_equal(result, np.float32(a) @ np.float32(b) + bias)
 
 
 @pytest.mark.parametrize(("rows", "warps"), [(64, 4), (128, 8)])

@@ -4,7 +4,8 @@ All tiles of a result take equally long, so that the last ones leave multiproces
 of 128 x 256 take as long as 132 do. So tiles have as many columns as make the work of the
 multiprocessor with the most tiles least. If that has several, there are as many programs as
 multiprocessors: the producer warps of each load the operands of a tile while it stores the one
-before.
+before. Instead of two tiles, a program may have one of twice the rows, by twice the warps, whose
+columns are loaded once.
 
 TMA loads whole strips of 64 columns of a row-major right operand, and as many columns as there are
 of one that is contiguous along the inner axis. If the left operand is, the transpose of the result
@@ -13,7 +14,7 @@ may be computed, whose right operand it is; rows of tiles are stored to whole st
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tile
 from tile.ops.linear.configurations import PROGRAMS, tiles
@@ -27,8 +28,24 @@ COLUMNS |= {160: 1.07, 144: 1.08}
 # strips. Single tiles of other columns are slow: 1536 cubed takes 14.9 us with 144, 12.5
 # transposed.
 STRIP, PARTS_OF_STRIPS, STORED_PARTS, SINGLE = 64, 1.04, 1.01, 32
+# Tiles of twice the rows, their time compared with that of two (.90 to .98), and their most
+# columns: a thread has 128 registers.
+TALL, TALL_TIME, TALL_COLUMNS = 256, 0.97, 200
 # Of shared memory, 16-bit operands of a tile that is the only one of its program.
 STAGES_BYTES, MOST_STAGES = 218 * 1024, 6
+
+
+class _Tile(NamedTuple):
+    """A tile of the result, or of its transpose if `swapped`."""
+
+    rows: int
+    columns: int
+    swapped: bool
+
+    def most(self, m: int, n: int, programs: int) -> int:
+        """Return the number of tiles of the multiprocessor with the most."""
+        rows, columns = (n, m) if self.swapped else (m, n)
+        return tile.cdiv(tile.cdiv(rows, self.rows) * tile.cdiv(columns, self.columns), programs)
 
 
 def balanced_tiles(
@@ -41,33 +58,40 @@ def balanced_tiles(
     """
     if backend not in PROGRAMS or min(m, n) < LEAST or k < LEAST_INNER:
         return {}, False
+    programs = PROGRAMS[backend]
 
-    def most_tiles(columns: int, swapped: bool) -> int:
-        rows, others = (n, m) if swapped else (m, n)
-        count = tile.cdiv(rows, ROWS) * tile.cdiv(others, columns)
-        return tile.cdiv(count, PROGRAMS[backend])
+    def is_whole(choice: _Tile) -> bool:
+        return a_inner if choice.swapped else b_inner
 
-    def cost(choice: tuple[int, bool]) -> float:
-        columns, swapped = choice
-        whole = a_inner if swapped else b_inner
-        parts = PARTS_OF_STRIPS if not whole else 1.0 if swapped else STORED_PARTS
+    def cost(choice: _Tile) -> float:
+        columns = choice.columns
+        parts = PARTS_OF_STRIPS if not is_whole(choice) else 1.0 if choice.swapped else STORED_PARTS
         parts = parts if columns % STRIP else 1.0
-        return most_tiles(*choice) * columns * COLUMNS[columns] * parts
+        tall = TALL_TIME if choice.rows == TALL else 1.0
+        return choice.most(m, n, programs) * choice.rows * columns * COLUMNS[columns] * parts * tall
 
-    def is_fast(choice: tuple[int, bool]) -> bool:
-        columns, swapped = choice
-        whole = a_inner if swapped else b_inner
-        return whole or columns % SINGLE == 0 or most_tiles(*choice) > 1
+    def is_fast(choice: _Tile) -> bool:
+        single = choice.most(m, n, programs) == 1
+        if choice.rows == TALL:
+            strips = is_whole(choice) or choice.columns % STRIP == 0
+            return single and strips and choice.columns <= TALL_COLUMNS
+        return is_whole(choice) or choice.columns % SINGLE == 0 or not single
 
-    choices = [(columns, swapped) for swapped in (False, True) for columns in COLUMNS]
-    columns, swapped = min(filter(is_fast, choices), key=cost)
-    if most_tiles(columns, swapped) > 1:
-        config = tiles(ROWS, columns, INNER, 8, 4)
+    choices = [
+        _Tile(rows, columns, swapped)
+        for swapped in (False, True)
+        for rows in (ROWS, TALL)
+        for columns in COLUMNS
+    ]
+    chosen = min(filter(is_fast, choices), key=cost)
+    rows, columns, swapped = chosen
+    if chosen.most(m, n, programs) > 1:
+        config = tiles(rows, columns, INNER, 8, 4)
         return {**config, "persistent": True, "warp_specialize": True}, swapped
-    whole = a_inner if swapped else b_inner
-    stages = min(MOST_STAGES, STAGES_BYTES // (2 * INNER * (ROWS + columns))) if whole else 4
-    config = {**tiles(ROWS, columns, INNER, 8, stages), "launch_pdl": True}
-    if columns == 160:
+    most_stages = min(MOST_STAGES, STAGES_BYTES // (2 * INNER * (rows + columns)))
+    stages = most_stages if is_whole(chosen) else 4
+    config = {**tiles(rows, columns, INNER, rows // 16, stages), "launch_pdl": True}
+    if (rows, columns) == (ROWS, 160):
         # With a producer: 14.3 us, 15.0 without (1536 cubed); with five stages 14.1.
         return {**config, "warp_specialize": True, "num_stages": min(stages, 5)}, swapped
     return config, swapped

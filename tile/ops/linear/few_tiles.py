@@ -22,6 +22,7 @@ from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
 
 Strides = tuple[int, int, int]
+LINE = 64  # elements: of a line of the L2 cache
 ALIGNED = 8  # elements: strides of arrays that TMA loads from are multiples of 16 bytes
 EDGE = 64  # of the tiles that are counted
 # As many tiles run at once, so that their order does not matter: rows of tiles are not grouped.
@@ -36,16 +37,37 @@ def dependent(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[s
     return {**tiles(m, n, k, warps, stages), "launch_pdl": True}
 
 
-# Of a result of 64 columns, as its transpose: each row of a is loaded once. 1760 to 4096 rows have
-# 1.15 to 1.31 of cuBLAS, with the tiles of FEW 1.00 to 1.22 (H200, float16, 2026-11-29). By M, the
-# number of tiles of 64 x 64, and K.
+# Of a result of 64 columns, as its transpose: each row of a is loaded once, by a program for most
+# multiprocessors. 1024 to 4096 rows have 1.13 to 1.55 of cuBLAS (H200, float16, 2026-11-29). By M,
+# the number of tiles of 64 x 64, and K.
 THIN = Table(
     {(ANY, ANY, ANY): {}},
     {
         "nvptx": {
-            (1535, ANY, ANY): {},
+            (1023, ANY, ANY): {},
             (ANY, 66, 1023): {},
+            (1535, 33, 1024): dependent(64, 16, 128, stages=8),
+            (1535, ANY, ANY): {},
+            (ANY, 33, 2048): dependent(64, 16, 128, stages=8),
+            (ANY, 33, 4096): dependent(64, 32, 128, stages=8),
+            (ANY, 49, 4096): dependent(64, 24, 128, stages=8),
             (ANY, 66, 4096): dependent(64, 32, 128, stages=8),
+            (ANY, ANY, ANY): {},
+        }
+    },
+)
+# Of a row-major right operand whose rows are no multiples of 128 bytes, so that they lie in two
+# lines of the L2 cache: 2560 x 48 x 2560 takes 7.8 us (8.1 with the tiles of FEW), 4096 x 48 x
+# 4096 13.2 (13.5). By N, the number of tiles of 64 x 64, and K.
+BETWEEN_LINES = Table(
+    {(ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (ANY, ANY, 2047): {},
+            (32, ANY, ANY): {},
+            (48, 32, ANY): {},
+            (48, 44, 4096): dependent(64, 16, 256, stages=5),
+            (48, 132, 4096): dependent(64, 48, 128, stages=8),
             (ANY, ANY, ANY): {},
         }
     },
@@ -115,7 +137,8 @@ def few_tiles(
     thin = THIN.select(backend, m, count, k) if n == EDGE else {}
     if thin:
         return FewTiles(thin, swapped=True)
-    config = FEW.select(backend, m, n, count, k)
+    config = BETWEEN_LINES.select(backend, n, count, k) if is_between_lines(b) else {}
+    config = config or FEW.select(backend, m, n, count, k)
     if config and count <= AT_ONCE:
         config = {**config, "GROUP": 1}
     if not config and batches == 1 and not swapped:
@@ -128,3 +151,9 @@ def is_aligned(strides: Strides) -> bool:
     batch, row, column = strides
     contiguous, other = sorted((row, column))
     return contiguous == 1 and batch % ALIGNED == 0 == other % ALIGNED
+
+
+def is_between_lines(strides: Strides) -> bool:
+    """Return True if rows of 16-bit elements begin within lines of the L2 cache."""
+    _, row, column = strides
+    return column == 1 and row % LINE != 0
