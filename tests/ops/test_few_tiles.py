@@ -90,7 +90,7 @@ def test_a_program_for_each_multiprocessor() -> None:
         pytest.param(*operands(128, 64, 500), id="an inner axis of 1000 bytes"),
         pytest.param(*operands(128, 64, 128), id="less than one iteration"),
         pytest.param(*operands(1, 64, 512), id="one row"),
-        pytest.param(*operands(4096, 4096, 256), id="many tiles"),
+        pytest.param(*operands(4096, 4096, 320), id="many tiles"),
         pytest.param(*operands(128, 64, 512, np.float32), id="float32"),
     ],
 )
@@ -128,10 +128,19 @@ def test_rows_between_lines_have_tiles_of_their_own() -> None:
 
 
 def test_batches_are_many_tiles() -> None:
-    a, b = operands(128, 128, 256)
+    a, b = operands(128, 128, 512)
     two, forty = (cast(FewTiles, chosen(a, b, batches)) for batches in (2, 40))
     assert two.config["BLOCK_N"] < forty.config["BLOCK_N"]
     assert chosen(a, b, batches=4000) is None
+
+
+@pytest.mark.parametrize("k", [64, 128, 192, 256])
+def test_several_programs_of_short_matmuls_fit_a_multiprocessor(k: int) -> None:
+    """They overlap, however many tiles there are."""
+    for rows, columns in ((50176, 128), (12544, 256), (4096, 4096), (2048, 2048)):
+        config = cast(FewTiles, chosen(*operands(rows, columns, k))).config
+        tile_bytes = 2 * (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"]
+        assert 2 * config["num_stages"] * tile_bytes < 227 << 10
 
 
 @pytest.mark.parametrize("backend", ["interp", "opencl"])

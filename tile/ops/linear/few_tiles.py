@@ -72,13 +72,22 @@ BETWEEN_LINES = Table(
         }
     },
 )
+# Of results of any number of tiles: where K is short, programs take as long to start and to store
+# as to multiply, and several on a multiprocessor overlap.
+_SHORT = dependent(128, 128, 64, warps=8)
 # By M, N, the number of tiles of 64 x 64, and K; an empty entry leaves a shape to the tables of
 # configurations.py. H200, float16, cold L2 cache (docs/notes/ops.md, "Few tiles").
 FEW = Table(
     {(ANY, ANY, ANY, ANY): {}},
     {
         "nvptx": {
-            (ANY, ANY, ANY, 255): {},
+            (64, ANY, ANY, 255): {},
+            (ANY, 64, ANY, 255): {},
+            (ANY, ANY, 132, 255): {},
+            (ANY, ANY, 264, 255): dependent(64, 128, 64),
+            (ANY, ANY, ANY, 64): dependent(128, 128, 64, stages=2),
+            (ANY, 256, ANY, 128): dependent(64, 128, 64),
+            (ANY, ANY, ANY, 255): _SHORT,
             # Tiles of 16 or 32 rows would be more programs, which have no wgmma.
             (ANY, 16, 33, ANY): dependent(64, 16, 256, stages=4),
             (ANY, 16, 132, ANY): dependent(64, 16, 256, stages=5),
@@ -103,6 +112,7 @@ FEW = Table(
             (ANY, ANY, 132, ANY): dependent(128, 128, 64, warps=8, stages=6),
             (ANY, ANY, 264, ANY): dependent(64, 128, 64, stages=8),
             (ANY, ANY, 528, ANY): dependent(128, 128, 64, stages=6),
+            (ANY, ANY, ANY, 256): _SHORT,
             # 128 x 256 would leave more than a quarter of the multiprocessors idle.
             (ANY, ANY, 792, ANY): {},
             (ANY, ANY, 1056, ANY): dependent(128, 256, 64, warps=8),
