@@ -34,14 +34,15 @@ def arguments(channels: int) -> tuple[np.ndarray, ...]:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize(("channels", "pixels"), [(64, 64), (40, 16), (72, 32)])
 def test_results(
-    swapped: bool, channels: int, pixels: int, monkeypatch: pytest.MonkeyPatch
+    swapped: bool, stored: bool, channels: int, pixels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not swapped:
         pixels = 64
     config = {"BLOCK_M": pixels, "BLOCK_N": 64, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}
-    table = Table({(ANY, ANY, ANY): {**config, "SWAPPED": swapped}}, {})
+    table = Table({(ANY, ANY, ANY): {**config, "SWAPPED": swapped, "STORED": stored}}, {})
     monkeypatch.setattr(shift_tables, "DESCRIBED", table)
     some = arguments(channels)
     with tile.backend("interp:wgmma"):
@@ -53,6 +54,7 @@ def test_both_kinds_of_copies() -> None:
     pytest.importorskip("llvmlite")
     x, filters, down, right = arguments(64)
     shape = {"RUN": 8, "EVEN": True, "DESCRIBED": True, "WIDE": False, "SWAPPED": True}
+    shape["STORED"] = True
     kinds = {"PRECISION": "ieee", "SUMS": tile.language.float32}
     blocks = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32}
     arrays = x, filters, down, right, np.empty((2, 7, 5, 72), np.float16)
@@ -60,4 +62,5 @@ def test_both_kinds_of_copies() -> None:
     with tile.backend("nvptx:sm_90a"):
         kernel = shift_conv_kernel.warmup(*arrays, *sizes, grid=(1,), **shape, **kinds, **blocks)
     text = kernel.asm["ptx"]
-    assert "cp.async.bulk.tensor.2d" in text and "cp.async.cg.shared.global" in text
+    assert "cp.async.bulk.tensor.2d.shared" in text and "cp.async.cg.shared.global" in text
+    assert "cp.async.bulk.tensor.2d.global" in text and "st.global" not in text

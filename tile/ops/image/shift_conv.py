@@ -69,7 +69,8 @@ def shift_conv(
     result = call.output("out", out, shape, image.dtype).contiguous()
     if result.size:
         pixels = batches * height * width
-        config = configuration(call, weights, (pixels, count, channels), run, precision)
+        sizes = pixels, count, channels
+        config = configuration(call, weights, result, sizes, run, precision)
         columns = tile.cdiv(count, config["BLOCK_N"])
         launch(shift_conv_kernel, (tile.cdiv(pixels, config["BLOCK_M"]) * columns,))(
             *(x, filters, shift_h, shift_w, result.value, height, width),

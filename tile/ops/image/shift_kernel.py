@@ -27,6 +27,7 @@ def shift_conv_kernel(
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
     SWAPPED: tl.constexpr,
+    STORED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -73,9 +74,16 @@ def shift_conv_kernel(
             b = tl.load(weights + channel[None, :], mask=exists[None, :], other=0.0)
         operands = (b, a.T) if SWAPPED else (a, b.T)
         total = tl.dot(*operands, total, input_precision=PRECISION, out_dtype=SUMS)
-    pixel, column = pixel[:, None], column[None, :]
     if SWAPPED:
         total = total.T
+    total = total.to(out_ptr.dtype.element_ty)
+    if STORED:
+        target = tl.make_tensor_descriptor(
+            out_ptr, [pixels, filters], [filters, 1], [BLOCK_M, BLOCK_N]
+        )
+        target.store([tile_row * BLOCK_M, tile_column * BLOCK_N], total)
+        return
+    pixel, column = pixel[:, None], column[None, :]
     at = pixel.to(tl.int64) * filters + column
     inside = (pixel < pixels) & (column < filters)
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_ptr + at, total, mask=inside)

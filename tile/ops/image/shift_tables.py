@@ -21,7 +21,7 @@ RUNS = Table(
             (ANY, 64, ANY): tiles(64, 64, 64, stages=4),
             (1024, ANY, ANY): dependent(64, 64, 128),
             (4096, ANY, ANY): dependent(64, 256, 64),
-            (ANY, 128, ANY): dependent(64, 128, 64, stages=2),
+            (ANY, 128, ANY): {**dependent(64, 128, 64, stages=2), "STORED": True},
             (16384, ANY, ANY): dependent(64, 128, 64),
             (ANY, ANY, ANY): tiles(64, 256, 64, stages=2),
         }
@@ -59,11 +59,17 @@ SINGLE = Table(
 
 
 def configuration(
-    call: Call, weights: Operand, sizes: tuple[int, int, int], run: int, precision: str
+    call: Call,
+    weights: Operand,
+    result: Operand,
+    sizes: tuple[int, int, int],
+    run: int,
+    precision: str,
 ) -> dict[str, Any]:
     """Return the configuration for pixels, filters and channels with shifts in groups of `run`.
 
-    weights: the filters; TMA loads them if the configuration has DESCRIBED.
+    weights: the filters; TMA loads them if the configuration has DESCRIBED, and stores the result
+    if it has STORED.
     """
     backend, dtype = call.backend, weights.dtype
     config = tiles_of(backend, dtype, *sizes, precision)
@@ -73,9 +79,6 @@ def configuration(
     elif dtype.itemsize == 2:
         config = SINGLE.select(backend, *sizes)
     is_described = bool(described) and call.describes(weights)
-    config = {
-        "SWAPPED": False,
-        "DESCRIBED": is_described,
-        **(described if is_described else config),
-    }
+    config = {"SWAPPED": False, "STORED": False, **(described if is_described else config)}
+    config |= {"DESCRIBED": is_described, "STORED": config["STORED"] and call.describes(result)}
     return {name: value for name, value in config.items() if name != "GROUP"}
