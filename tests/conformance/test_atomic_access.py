@@ -11,7 +11,7 @@ from tests.conformance.values import random_array
 from tests.frontend.building import module_of, refusal
 from tile.errors import UnsupportedError
 from tile.ir import semantics
-from tile.ir.types import ALL, F32, I8, I16, I32, I64, U8, U16, Pointer, Scalar
+from tile.ir.types import ALL, F32, F64, I8, I16, I32, I64, U8, U16, Pointer, Scalar
 from tile.language.extra import cuda
 
 
@@ -27,6 +27,30 @@ def test_every_bit_is_copied_where_the_mask_is_true(device: Device, element: Sca
     device.run(module_of(copy, *[Pointer(element)] * 2, I32), (1, 1, 1), [x, y, np.int32(37)])
     assert y[:37].tobytes() == x[:37].tobytes() and not y[37:].any()
     assert x.tobytes() == before.tobytes()
+
+
+def extremes(high, low, x, old, N: tl.constexpr):
+    at = tl.arange(0, N)
+    value = tl.load(x + at)
+    tl.store(old + at, tl.atomic_max(high + at, value))
+    tl.atomic_min(low + at, value, mask=at % 3 > 0)
+
+
+@pytest.mark.parametrize("element", [F32, F64], ids=str)
+def test_extremes_of_floats_of_all_signs(device: Device, element: Scalar) -> None:
+    """GPUs order their bits as integers, where a NaN may be the greatest; here numbers win."""
+    numbers = [0.0, 1.5, -1.5, 3e38, -3e38, 1e-40, -1e-40, np.inf, -np.inf, np.nan, -np.nan, 2.0]
+    at = np.arange(256)
+    memory, values = (
+        np.array(numbers, semantics.numpy_dtype(element))[at // step % len(numbers)]
+        for step in (1, len(numbers))
+    )
+    high, low, old = memory.copy(), memory.copy(), np.zeros_like(memory)
+    module = module_of(extremes, *[Pointer(element)] * 4, N=256)
+    device.run(module, (1, 1, 1), [high, low, values, old])
+    np.testing.assert_array_equal(high, np.fmax(memory, values))
+    np.testing.assert_array_equal(low, np.where(at % 3 > 0, np.fmin(memory, values), memory))
+    np.testing.assert_array_equal(old, memory)
 
 
 def _skip_where_atomics_do_not_order(device: Device) -> None:

@@ -16,7 +16,7 @@ from tests.backends.nvptx.assembling import ARCHITECTURES, assemble, check, comp
 from tests.sampling import sample
 from tile.backends.nvptx.target import architecture
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, Order, RMWKind, Scope
-from tile.ir.types import ALL, BF16, F16, F32, INTEGERS, Pointer, Scalar
+from tile.ir.types import ALL, BF16, F16, F32, F64, INTEGERS, Pointer, Scalar
 
 LANES = "lane = [[{0}],[{1}],[{2}],[{3}],[{4}]], warp = [[{5}],[{6}]]"
 
@@ -152,6 +152,17 @@ def test_invariant_loads_of_every_element(element: Scalar | Pointer) -> None:
 def test_atomics(kind: RMWKind, arch: str) -> None:
     for element, masked in product(RMW_ELEMENTS[kind], (False, True)):
         check(atomic(f"atomic_rmw %p, %v{{}} {{{{kind = {kind}}}}}", element, masked), arch)
+
+
+@pytest.mark.parametrize("element", [F32, F64], ids=str)
+def test_extremes_of_floats_are_those_of_integers(element: Scalar) -> None:
+    """Only a NaN in memory takes a loop: by it alone, programs would wait for each other."""
+    for kind, names in ((RMWKind.MAX, ("max.s", "min.u")), (RMWKind.MIN, ("min.s", "max.u"))):
+        ptx = check(
+            atomic(f"atomic_rmw %p, %v{{}} {{{{kind = {kind}}}}}", element, False), "sm_90a"
+        )
+        assert [ptx.count(f".{name}{element.bits} ") for name in names] == [3, 3]
+        assert ptx.count(f"cas.b{element.bits} ") == 3
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -2,7 +2,8 @@
 
 They are inline PTX: LLVM's own lose order and scope. Where nobody uses the old value, `red` takes
 the place of `atom`. What the architecture has no instruction for is a loop around compare-and-swap
-(PTX ISA, `atom`): most operations on fewer than 32 bits, and the minima and maxima of floats.
+(PTX ISA, `atom`): most operations on fewer than 32 bits. The minima and maxima of wider floats are
+those of integers.
 
 A bitwise or with zero is an atomic load and becomes `ld`, and the kind `store` becomes `st`. An
 exchange with an unused result remains an exchange, as it extends the release sequence of the store
@@ -120,7 +121,9 @@ def atomic_rmw(builder: FunctionBuilder, op: Operation) -> None:
         for first in range(0, len(pointers), width):
             pointer, mask = pointers[first], masks[first]
             operands = values[first : first + width]
-            if suffix is None:
+            if suffix is None and kind in _EXTREMES and element in (F32, F64):
+                results.append(_extreme(builder, kind, element, form, pointer, operands[0], mask))
+            elif suffix is None:
                 combine = partial(_combined, builder, kind, element, y=operands[0])
                 results.append(compare_and_swap(builder, element, form, pointer, combine, mask))
             elif width > 1:
@@ -170,6 +173,60 @@ def _suffix(builder: FunctionBuilder, kind: RMWKind, element: Scalar) -> str | N
     if kind is RMWKind.ADD:
         return f"add.u{element.bits}"
     return f"{kind}.{'s' if element.is_int_signed() else 'u'}{element.bits}"
+
+
+# The instructions on the bits of floats that are not negative, and of those that are; and whether
+# the sign is set in the bits that change nothing, of which all others are ones.
+_EXTREMES = {RMWKind.MAX: ("max.s", "min.u", True), RMWKind.MIN: ("min.s", "max.u", False)}
+
+
+def _extreme(
+    builder: FunctionBuilder,
+    kind: RMWKind,
+    element: Scalar,
+    form: _Instruction,
+    pointer: str,
+    value: str,
+    mask: str,
+) -> str:
+    """Emit the maximum or minimum of floats as one of integers, and return the old value.
+
+    Signed integers order floats as positive ones are ordered, and unsigned integers order the
+    negative ones in reverse, above all others: the value's sign decides which instruction is
+    executed. If the value is a NaN, it changes nothing. One in memory, which may win as an integer,
+    is replaced by compare-and-swap.
+    """
+    ty, bits = llvm_type(element), f"i{element.bits}"
+    positive, negative, sign = _EXTREMES[kind]
+    neutral = -1 if sign else (1 << element.bits - 1) - 1
+    is_nan = builder.new(f"fcmp uno {ty} {value}, {value}")
+    own = builder.new(f"bitcast {ty} {value} to {bits}")
+    number = builder.new(f"select i1 {is_nan}, {bits} {neutral}, {bits} {own}")
+    below = builder.new(f"icmp slt {bits} {number}, 0")
+    above = _not(builder, below)
+    atom = replace(form, kind="atom")
+    old = [
+        _emit(builder, atom, f"{name}{element.bits}", pointer, bits, [number], guard)
+        for name, guard in (
+            (positive, _both(builder, mask, above)),
+            (negative, _both(builder, mask, below)),
+        )
+    ]
+    read = builder.new(f"select i1 {below}, {bits} {old[1]}, {bits} {old[0]}")
+    before = builder.new(f"bitcast {bits} {read} to {ty}")
+    was_nan = builder.new(f"fcmp uno {ty} {before}, {before}")
+    wins = _both(builder, mask, builder.new(f"and i1 {was_nan}, {_not(builder, is_nan)}"))
+    combine = partial(_combined, builder, kind, element, y=value)
+    compare_and_swap(builder, element, form, pointer, combine, wins)
+    return before
+
+
+def _not(builder: FunctionBuilder, condition: str) -> str:
+    return builder.new(f"xor i1 {condition}, true")
+
+
+def _both(builder: FunctionBuilder, mask: str, condition: str) -> str:
+    return condition if mask == "true" else builder.new(f"and i1 {mask}, {condition}")
 
 
 def _vector(
