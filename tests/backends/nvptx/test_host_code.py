@@ -31,22 +31,33 @@ def test_the_code_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_code_with_symbols_is_refused() -> None:
     """Only code without relocations runs where it is copied to."""
     text = "declare void @other()\ndefine void @f() {\n  call void @other()\n  ret void\n}\n"
-    with pytest.raises(AssertionError):
+    with pytest.raises(RuntimeError, match="refers to symbols"):
         host_compiler.machine_code(text)
 
 
-@pytest.mark.parametrize("reason", ["memfd_create", "mmap", "llvmlite", "threads", "pypy"])
+@pytest.mark.parametrize("file", ["launch_stub", "inline_cache"])
+def test_code_for_an_arm_host(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    compile_here = host_compiler.machine_code
+    triple = "aarch64-unknown-linux-gnu"
+    monkeypatch.setattr(host_code, "machine_code", lambda text: compile_here(text, triple))
+    code = host_code._cached_code(file)
+    assert len(code) % 4 == 0 and b"\xc0\x03\x5f\xd6" in code  # ret
+
+
+@pytest.mark.parametrize(
+    "reason", ["memfd_create", "mmap", "llvmlite", "target", "threads", "pypy"]
+)
 def test_a_system_without_such_code(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
-    """Windows, a policy, an installation without LLVM, Python without a GIL, another Python."""
+    """Windows, a policy, an installation without LLVM, no target, no GIL, another Python."""
 
     def refuse(*arguments: Any, **options: Any) -> Any:
-        raise ImportError if reason == "llvmlite" else PermissionError
+        raise {"llvmlite": ImportError, "target": RuntimeError}.get(reason, PermissionError)
 
     if reason == "memfd_create":
         monkeypatch.delattr(host_code.os, "memfd_create")
     elif reason == "mmap":
         monkeypatch.setattr(host_code.mmap, "mmap", refuse)
-    elif reason == "llvmlite":
+    elif reason in ("llvmlite", "target"):
         monkeypatch.setattr(host_code, "_cached_code", refuse)
     elif reason == "threads":
         monkeypatch.setattr(host_code.sys, "abiflags", "t")

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 else:
     machine_code = lazy_import("tile.backends.nvptx.host_compiler", "machine_code")
 
+# Of a system without files in memory, an installation without LLVM, a policy of the system, and an
+# architecture for which LLVM makes no such code.
+NO_CODE = (AttributeError, ImportError, OSError, RuntimeError)
+
 _METH_FASTCALL, _METH_KEYWORDS = 0x0080, 0x0002
 
 # Offsets in objects, which depend on Python's version.
@@ -47,7 +51,7 @@ class HostCode:
     """
 
     def __init__(self, file: str, api: Sequence[str], *, named: bool = False) -> None:
-        """Raise `AttributeError`, `ImportError` or `OSError` where there can be no such code."""
+        """Raise one of `NO_CODE` where there can be no such code."""
         self._memory = _executable(_cached_code(file))
         self._name = ctypes.create_string_buffer(file.encode())
         start = np.frombuffer(self._memory, np.uint8).ctypes.data
@@ -74,7 +78,7 @@ def host_code(file: str, *api: str, named: bool = False) -> HostCode | None:
         return None
     try:
         return HostCode(file, api, named=named)
-    except (AttributeError, ImportError, OSError):
+    except NO_CODE:
         return None
 
 
