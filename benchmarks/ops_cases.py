@@ -145,8 +145,8 @@ def int4(m: int, n: int, k: int) -> Iterator[Problem]:
     converted: list[Any] = []
 
     def make(a: Arrays) -> Args:
-        scales = a.normal(n, k // 128, dtype="float32")
-        return a.normal(m, k), a.integers(256, n, k // 2, dtype="uint8"), scales
+        packed = a.integers(256, k // 128, n, 64, dtype="uint8").swapaxes(0, 1)
+        return a.normal(m, k), packed, a.normal(k // 128, n, dtype="float32").T
 
     def by_torch(torch: Any, x: Any, packed: Any, scales: Any) -> Any:
         if not converted:

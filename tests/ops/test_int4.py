@@ -58,6 +58,25 @@ def test_many_rows_expand_weights_first(
     assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
 
 
+@pytest.mark.parametrize(("rows", "limit"), [(3, 2**31), (3, 1), (40, 2**31), (130, 2**31)])
+def test_strides_of_weights(rows: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int4_rows, "INT32_LIMIT", limit)
+    monkeypatch.setitem(REGISTER_ROWS, "interp", 16)
+    monkeypatch.setitem(EXPANDED_ROWS, "interp", 100)
+    random = np.random.default_rng(0)
+    a, weights = (random.standard_normal((n, 256)).astype(np.float16) for n in (rows, 70))
+    with tile.backend("interp"):
+        packed, scales = tile.ops.pack_int4(weights, 64)
+        assert packed.strides == (32, 70 * 32, 1) and scales.strides == (4, 70 * 4)
+        packings = packed, np.ascontiguousarray(packed), packed.reshape(70, 128)
+        scalings = scales, np.ascontiguousarray(scales), np.repeat(scales, 2, axis=1)[:, ::2]
+        tile.ops.int4_matmul.plans.clear()
+        results = [tile.ops.int4_matmul(a, *each) for each in zip(packings, scalings, strict=True)]
+        tile.ops.int4_matmul.plans.clear()
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("rows", [1, 8, 13, 16])
 @pytest.mark.parametrize("group", [32, 128, 256])

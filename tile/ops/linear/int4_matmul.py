@@ -21,7 +21,7 @@ from tile.ops.core.reference import Array
 from tile.ops.linear.int4_expanded import matmul_by_expansion
 from tile.ops.linear.int4_rows import int4_rows
 from tile.ops.linear.int4_tiles import int4_tiles
-from tile.ops.linear.int4_weights import FLOATS, GROUPS, U8
+from tile.ops.linear.int4_weights import FLOATS, GROUPS, U8, by_groups
 from tile.ops.linear.splits import check_splits
 
 # Rows from which on weights are expanded first, by backend, for 16-bit types.
@@ -37,16 +37,16 @@ def int4_matmul(
     """Return the matmul of `a` and the transpose of packed weights, in the type of `a`.
 
     a: M x K, float16, bfloat16 or float32, with contiguous rows. packed, scales: results of
-    `pack_int4`. splits: as in `matmul`.
+    `pack_int4`; packed may also be N x K / 2, contiguous, and other strides of its first two axes
+    and of scales are slower. splits: as in `matmul`.
     """
     call = Call("int4_matmul")
     left = call.array("a", a, dtypes=FLOATS, rank=2)
     left.rows()
     m, k = left.shape
-    weights = call.array("packed", packed, dtypes=(U8,), rank=2).contiguous()
+    weights = call.array("packed", packed, dtypes=(U8,))
     n = weights.shape[0]
-    call.array("packed", packed, dtypes=(U8,), shape=(n, k // 2))
-    scaling = call.array("scales", scales, dtypes=(F32,), rank=2).contiguous()
+    scaling = call.array("scales", scales, dtypes=(F32,), rank=2)
     groups = scaling.shape[1]
     group = k // max(1, groups)
     if scaling.shape[0] != n or groups * group != k or (k and group not in GROUPS):
@@ -54,6 +54,7 @@ def int4_matmul(
             f"int4_matmul: `scales` has shape {scaling.shape}; it must be {n} x K / group, where K "
             f"is {k} and group 32, 64, 128 or 256"
         )
+    weights = by_groups(weights, k, groups)
     check_splits(call, splits)
     result = call.output("out", out, (m, n), left.dtype).contiguous()
     many = m >= EXPANDED_ROWS.get(call.backend, m + 1) and splits is None
@@ -68,7 +69,7 @@ def int4_matmul(
 
 def int4_matmul_reference(a: Array, packed: Array, scales: Array) -> Array:
     """Return the result in float64."""
-    n, k = packed.shape[0], 2 * packed.shape[1]
+    n, k = packed.shape[0], a.shape[1]
     groups = packed.reshape(n, scales.shape[1], 1, k // 2 // max(1, scales.shape[1]))
     q = np.concatenate([groups & 15, groups >> 4], axis=2).reshape(n, k).astype(np.float64) - 8
     w = q * np.repeat(scales, k // max(1, scales.shape[1]), axis=1)

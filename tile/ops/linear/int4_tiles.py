@@ -45,6 +45,10 @@ def int4_matmul_kernel(
     N,
     K,
     a_row,
+    weight_row,
+    weight_group,
+    scale_row,
+    scale_group,
     span,
     WEIGHTS: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -60,20 +64,19 @@ def int4_matmul_kernel(
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
     byte = tl.arange(0, BLOCK_K // 2)
     a_rows = a_ptr + (row % M).to(tl.int64)[:, None] * a_row + byte[None, :]
-    # Groups are multiples of 32 weights, so that rows of bytes are aligned to vectors.
-    row_bytes = tl.multiple_of(K // 2, 16)
-    weights = packed_ptr + (column % N).to(tl.int64)[:, None] * row_bytes + byte[None, :]
-    scales = scale_ptr + (column % N).to(tl.int64) * (K // WEIGHTS)
+    weights = packed_ptr + (column % N).to(tl.int64)[:, None] * weight_row + byte[None, :]
+    scales = scale_ptr + (column % N).to(tl.int64) * scale_row
     total = tl.zeros(
         (BLOCK_N if WEIGHTS_LEFT else BLOCK_M, BLOCK_M if WEIGHTS_LEFT else BLOCK_N),
         dtype=tl.float32,
     )
     for k in range(split * span, min(K, (split + 1) * span), BLOCK_K):
-        scale = tl.load(scales + k // WEIGHTS)
+        group = tl.cast(k // WEIGHTS, tl.int64)
+        scale = tl.load(scales + group * scale_group)
         multiplier = None if SCALE_SUMS else (scale * SHIFT)[:, None]
-        low, high = weights_of(
-            tl.load(weights + tl.multiple_of(k // 2, 16)), multiplier, a_ptr.dtype.element_ty
-        )
+        # A part of a group begins at a vector.
+        packed = weights + group * weight_group + tl.multiple_of(k % WEIGHTS // 2, 16)
+        low, high = weights_of(tl.load(packed), multiplier, a_ptr.dtype.element_ty)
         # The elements of a group in the low bits, and those in the high bits.
         first = k - k % WEIGHTS // 2 if BLOCK_K < WEIGHTS else k
         a_low, a_high = tl.load(a_rows + first), tl.load(a_rows + first + WEIGHTS // 2)
@@ -114,7 +117,8 @@ def int4_tiles(
     span = max(1, tile.cdiv(steps, splits)) * config["BLOCK_K"]
     parts = result if splits == 1 else call.new((splits, m, n), F32)
     launch(int4_matmul_kernel, (count, splits))(
-        *(a.value, packed.value, scales.value, parts.value, m, n, k, a.rows().stride, span),
+        *(a.value, packed.value, scales.value, parts.value),
+        *(m, n, k, a.rows().stride, *packed.strides[:2], *scales.strides, span),
         WEIGHTS=group,
         **config,
     )
