@@ -85,11 +85,15 @@ class SharedAddress:
 
 @dataclass(frozen=True)
 class Elected:
-    """Instructions for one thread, in a line of the function. The first operand is an i1."""
+    """Instructions for one thread, in a line of the function. The first operand is an i1.
+
+    branches: True if the other threads branch around them.
+    """
 
     line: int
     instructions: tuple[str, ...]
     operands: tuple[tuple[str, str], ...]  # types and values
+    branches: bool
 
     def followed_by(self, other: Elected) -> Elected:
         """Return both instructions, in the other's line; their first operand is the same."""
@@ -100,7 +104,7 @@ class Elected:
 
         renamed = [_PLACE.sub(place, text) for text in other.instructions]
         operands = (*self.operands, *other.operands[1:])
-        return Elected(other.line, (*self.instructions, *renamed), operands)
+        return Elected(other.line, (*self.instructions, *renamed), operands, self.branches)
 
 
 class FunctionBuilder(llvm.FunctionBuilder):
