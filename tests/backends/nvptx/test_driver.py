@@ -292,6 +292,28 @@ def test_dependent_launches(two: FakeDriver) -> None:
     assert two.launches == [(device, (8, 2, 1)) for device in (0, 0, 0, 1)]
 
 
+@tile.jit
+def product(x_ptr, y_ptr, B: tl.constexpr):
+    i, j = tl.arange(0, B)[:, None], tl.arange(0, B)[None, :]
+    total = tl.zeros((B, B), tl.float32)
+    for k in range(16):
+        x = tl.load(x_ptr + i * 1024 + k * B + j)
+        total = tl.dot(x, x, total)
+    tl.store(y_ptr + i * B + j, total)
+
+
+@pytest.mark.parametrize(("stages", "asked"), [(12, 1), (2, 0)])
+def test_large_programs_leave_shared_memory_to_the_next_launch(
+    stages: int, asked: int, two: FakeDriver
+) -> None:
+    """Those of which a multiprocessor runs one, if launches overlap."""
+    x, y = (Tensor(aligned(64, dtype), device=0) for dtype in (np.float16, np.float32))
+    for dependent in (False, True):
+        product[1,](x, y, B=64, num_stages=stages, launch_pdl=dependent, tma="")
+    attribute = F.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+    assert two.allowed.count(attribute) == asked
+
+
 # -- what is asked of a loaded kernel
 
 

@@ -243,6 +243,8 @@ class LoadedKernel:
             device, self.name, self._cluster, dependent=self._dependent
         )
         size = attributes.size
+        if attributes.dependent and 2 * loaded.shared_bytes > device.shared_bytes:
+            loaded.prefer_shared_memory()
         if size > PORTABLE_CLUSTER:
             loaded.allow_clusters_of(size)
         if size > 1 and not loaded.clusters(self.metadata.threads, size):

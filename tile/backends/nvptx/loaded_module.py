@@ -69,6 +69,19 @@ class Loaded:
             f"allowing clusters of {size} programs of `{self.kernel}`",
         )
 
+    def prefer_shared_memory(self) -> None:
+        """Let a multiprocessor that runs the kernel have as much shared memory as it can.
+
+        Else it has as little as holds the programs that it runs of this kernel, so that few of the
+        next launch are co-resident with them, although each may take a KB only.
+        """
+        attribute = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        most = int(cuda.CUshared_carveout.CU_SHAREDMEM_CARVEOUT_MAX_SHARED)
+        driver.check(
+            cuda.cuFuncSetAttribute(self.function, attribute, most),
+            f"giving multiprocessors that run `{self.kernel}` shared memory",
+        )
+
     def launch(
         self,
         grid: tuple[int, int, int],
