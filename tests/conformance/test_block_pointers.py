@@ -72,6 +72,18 @@ def test_nothing_outside_is_written(device: Device, row: int) -> None:
     np.testing.assert_array_equal(y, expected)
 
 
+def fill(y, rows):
+    p = tl.make_block_ptr(y, (rows, 4), (4, 1), (0, 0), (4, 4), (1, 0))
+    tl.store(p, tl.full((4, 4), 1, tl.int32), boundary_check=(0, 1))
+
+
+@pytest.mark.parametrize("rows", [-5, 0, 3])
+def test_a_negative_extent_excludes_all_elements(device: Device, rows: int) -> None:
+    y = np.zeros((4, 4), np.int32)
+    device.run(module_of(fill, Pointer(I32), I32), (1, 1, 1), [y, np.int32(rows)])
+    assert y.sum(axis=1).tolist() == [4 * (i < rows) for i in range(4)]
+
+
 def matmul(a, b, c, M, N, K):
     i, j = tl.program_id(0) * 16, tl.program_id(1) * 16
     p = tl.make_block_ptr(a, (M, K), (K, 1), (i, 0), (16, 16), (1, 0))

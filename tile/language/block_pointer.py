@@ -17,6 +17,7 @@ from typing import Any
 from tile.errors import CompilationError
 from tile.ir.block_address import axis_indices, block_address
 from tile.ir.builder import Builder
+from tile.ir.ops import arith
 from tile.ir.types import I32, I64, Tile
 from tile.language.base.builtin import builtin, member
 from tile.language.base.promotion import Operand, convert, describe
@@ -59,10 +60,9 @@ def make_block_ptr(
         _each(f"the {name} of {MAKE}", numbers, rank)
         for name, numbers in (("shape", shape), ("strides", strides), ("offsets", offsets))
     ]
-    most = I32.max_value
     return BlockPointer(
         base,
-        tuple(narrow(build, x, f"an extent in the shape of {MAKE}", most) for x in axes[0]),
+        tuple(_extent(build, x) for x in axes[0]),
         tuple(_wide(build, x, f"a stride of {MAKE}") for x in axes[1]),
         tuple(index_i32(build, x, f"an offset of {MAKE}") for x in axes[2]),
         BlockPointerType(Tile(block, element)),
@@ -151,6 +151,15 @@ def _order(order: Any, rank: int) -> None:
             f"the order of {MAKE} is {axes}; it is a permutation of 0 to {rank - 1}, the axes of "
             "the block"
         )
+
+
+def _extent(build: Builder, x: Any) -> Tensor:
+    """Return an extent as i32; a negative one, which excludes all elements, is 0."""
+    extent = narrow(build, x, f"an extent in the shape of {MAKE}", I32.max_value)
+    number = constant_value(x)
+    if isinstance(number, int):
+        return extent if number >= 0 else Tensor(build.constant(0, I32))
+    return Tensor(build(arith.max_, extent.value, build.constant(0, I32)))
 
 
 def _wide(build: Builder, x: Any, subject: str) -> Tensor:
