@@ -124,7 +124,7 @@ def test_the_binder() -> None:
 def test_fields_of_missing_resources() -> None:
     @tile.jit
     def large(x_ptr):
-        i = tl.arange(0, 16384)
+        i = tl.arange(0, 32768)
         tl.store(x_ptr + i, tl.sort(tl.load(x_ptr + i)))
 
     with pytest.raises(OutOfResourcesError) as caught:

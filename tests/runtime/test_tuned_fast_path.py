@@ -50,15 +50,17 @@ TIMES = {8: 3.0, 16: 1.0, 32: 2.0}
 CONFIGS = [tile.Config({"BLOCK": block}) for block in TIMES]
 
 
-def new_tuner(configs: list[tile.Config] | None = None, **options: Any) -> Any:
-    """Return `add` with configurations of which a block of 16 is the fastest."""
+def new_tuner(configs: list[tile.Config] | None = None, kernel: Any = None, **options: Any) -> Any:
+    """Return a kernel, or `add`, with configurations of which a block of 16 is the fastest."""
 
     def bench(run: Callable[[], object], quantiles: tuple[float, ...]) -> list[float]:
         run()
         return [TIMES[run.config.kwargs["BLOCK"]] for _ in quantiles]  # type: ignore[attr-defined]
 
     options = {"key": ["n"], "do_bench": bench, **options}
-    return tile.autotune(CONFIGS if configs is None else configs, **options)(new_launcher())
+    return tile.autotune(CONFIGS if configs is None else configs, **options)(
+        new_launcher() if kernel is None else tile.jit(kernel.fn)
+    )
 
 
 def test_later_launches_find_their_choice(noting: Noting, binds: list[Any]) -> None:
@@ -152,13 +154,39 @@ def test_configurations_are_read_at_each_launch(noting: Noting) -> None:
     assert seen == [100]
 
 
-def test_a_configuration_with_a_hook(noting: Noting) -> None:
-    seen: list[int] = []
-    config = tile.Config({"BLOCK": 16}, pre_hook=lambda arguments: seen.append(arguments["n"]))
-    tuner, arrays = new_tuner([config]), three()
-    for n in (100, 101, 101):
+@pytest.mark.parametrize("others", [[], CONFIGS[::2]])
+def test_a_configuration_with_a_hook(
+    noting: Noting, binds: list[Any], others: list[tile.Config]
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def hook(arguments: dict[str, Any]) -> None:
+        seen.append((arguments["n"], arguments["BLOCK"]))
+
+    tuner, arrays = new_tuner([tile.Config({"BLOCK": 16}, pre_hook=hook), *others]), three()
+    for n in (100, 101, 100, 101):
+        seen.clear()
+        binds.clear()
+        noting.repeats.clear()
         tuner[4,](*arrays, n)
-    assert seen == [100, 101, 101]
+        assert seen[-1] == (n, 16)
+    assert (seen, binds, len(noting.repeats)) == ([(101, 16)], [], 1)
+
+
+def test_hooks_set_the_blocks_of_descriptors(noting: Noting, binds: list[Any]) -> None:
+    def set_blocks(arguments: dict[str, Any]) -> None:
+        for name in ("x", "y"):
+            arguments[name].block_shape = [4, arguments["BLOCK"]]
+
+    configs = [tile.Config({"BLOCK": block}, pre_hook=set_blocks) for block in (8, 16)]
+    tuner = new_tuner(configs, load_block)
+    for _ in range(3):
+        binds.clear()
+        noting.repeats.clear()
+        x, y = descriptor_of(8, 32, (1, 1)), descriptor_of(8, 32, (1, 1))
+        kernel = tuner[1,](x, y, 3)
+    assert kernel.constants["BLOCK"] == 16 and list(x.block_shape) == [4, 16]
+    assert (binds, len(noting.repeats)) == ([], 1)
 
 
 def test_changes_of_the_kernel_are_seen(noting: Noting, binds: list[Any]) -> None:

@@ -171,7 +171,7 @@ class Autotuner(Measuring):
     def _launch_chosen(self, call: Call, config: Config) -> Any:
         """Launch with the chosen configuration."""
         self.best_config = config
-        prepare(config, call, self.__name__)
+        prepare(config, call.named, self.__name__)
         return self.launch(call, config)
 
     def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:

@@ -4,10 +4,10 @@ A jitted function that is tuned has a plan of `tile.runtime.fast_path` whose key
 the tuning key, too, and whose entries are those of the jitted function's own plan, each with a
 check that the choice still holds (`Chosen`). So such a launch reads its arguments once.
 
-A tuner of anything else, such as a kernel with heuristics, or of a kernel that has no fast path,
-finds the choice and passes it on to what it wraps. For each shape of calls (the types of arguments,
-and the names of those passed by name) a launch function is generated that reads all that the tuning
-key depends on. For a tuner with `key=["n"]`,
+A tuner of anything else, such as a kernel with heuristics, or of a kernel that has no fast path, or
+whose configurations have hooks, finds the choice and passes it on to what it wraps. For each shape
+of calls (the types of arguments, and the names of those passed by name) a launch function is
+generated that reads all that the tuning key depends on. For a tuner with `key=["n"]`,
 called as `tuned[grid](x, n)` with a torch tensor, it is
 
     def launch(grid, a0=absent, a1=absent, /, *rest, **more):
@@ -18,8 +18,10 @@ called as `tuned[grid](x, n)` with a torch tensor, it is
                 choice = None
             if choice is not None:
                 key, config = choice
-                if <the tuner still has that choice> and config.pre_hook is None:
+                if <the tuner still has that choice>:
                     tuner.best_config = config
+                    if config.pre_hook is not None:
+                        prepare(config, {'x': a0, 'n': a1}, tuner.__name__)
                     return launcher(tuner.fn, grid)(a0, a1, **config.all_kwargs())
         args, named = merge((a0, a1), rest, {}, more)
         return slow_path(launch, grid, *args, **named)
@@ -46,6 +48,7 @@ from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.autotuning.configs import Config
+from tile.runtime.autotuning.trial import prepare
 from tile.runtime.fast_path import (
     ABSENT,
     UNREADABLE,
@@ -77,10 +80,10 @@ def ~launch(~grid, {defaults}):
                 ~choice = None
             if ~choice is not None:
                 ~at, ~config = ~choice
-                if (
-                    ~tuner.configs == [~config] if ~at is None else ~tuner.cache.get(~at) is ~config
-                ) and ~config.pre_hook is None:
+                if ~tuner.configs == [~config] if ~at is None else ~tuner.cache.get(~at) is ~config:
                     ~tuner.best_config = ~config
+                    if ~config.pre_hook is not None:
+                        ~prepare(~config, {{{arguments}}}, ~tuner.__name__)
                     return ~launcher(~tuner.fn, ~grid)({passed}**~config.all_kwargs())
         ~args, ~named = ~merge({positional}, ~rest, {{{named}}}, ~more)
         return ~slow_path(~launch, ~grid, *~args, **~named)
@@ -230,13 +233,14 @@ def build_choice_plan(
         passed="".join(f"{p}, " for p in (*writer.positional, *(f"{n}={n}" for n in kwargs))),
         positional=f"({''.join(f'{word}, ' for word in writer.positional)})",
         named=", ".join(f"{name!r}: {name}" for name in kwargs),
+        arguments=", ".join(f"{name!r}: {word}" for name, word, _ in passed),
     )
     table: dict[Any, Choice] = {}
     names: dict[str, Any] = {f"t{at}": type(v) for at, v in enumerate((*args, *kwargs.values()))}
     names |= {"table": table, "tuner": tuner, "slow_path": slow_path, "absent": ABSENT}
     names |= {"merge": merge_arguments, "launcher": _launcher, "unreadable": UNREADABLE}
     names |= {"own": settings.own.get, "backend": Settings.variables()["backend"].text_reader()}
-    names |= {"observer": active_observer, "trim": trim}
+    names |= {"observer": active_observer, "trim": trim, "prepare": prepare}
     prefix = writer.prefix
     space = {prefix + name: value for name, value in names.items()}
     exec(compile(text.replace("~", prefix), GENERATED, "exec"), space)
@@ -323,10 +327,11 @@ class TunedLaunches:
         if plan is None or settings.own.get(None) is not None:
             return
         choice = self._tuner.choice_of(args, kwargs)
-        if choice is None or choice.config.pre_hook is not None:
+        if choice is None:
             return
         if isinstance(plan, LaunchPlan):
-            entry = chosen(self._tuner, choice, args, kwargs)
+            has_hook = choice.config.pre_hook is not None
+            entry = None if has_hook else chosen(self._tuner, choice, args, kwargs)
             place = plan.key(*args, **kwargs)
             if entry is not None and place is not None:
                 if place in plan.table:  # of a choice that has changed

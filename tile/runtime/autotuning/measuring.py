@@ -393,7 +393,7 @@ def _set_blocks(config: Config, call: Call, kernel: str) -> None:
         if _has_data(value):
             snapshot.save(name, value)
     try:
-        prepare(config, call, kernel)
+        prepare(config, call.named, kernel)
     finally:
         snapshot.restore()
 

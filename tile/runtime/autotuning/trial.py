@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -39,7 +39,7 @@ class Trial:
         for name in self.tuner.reset_to_zero:
             if self.call.named.get(name) is not None:
                 fill_zero(name, self.call.named[name])
-        prepare(self.config, self.call, self.tuner.__name__)
+        prepare(self.config, self.call.named, self.tuner.__name__)
         if self.tuner.user_defined_pre_hook:
             with self._hook("pre_hook"):
                 self.tuner.pre_hook(launch_arguments(self.call, self.config))
@@ -78,11 +78,14 @@ class Trial:
             raise
 
 
-def prepare(config: Config, call: Call, kernel: str) -> None:
-    """Call the hook of a configuration."""
+def prepare(config: Config, named: Mapping[str, Any], kernel: str) -> None:
+    """Call the hook of a configuration with the arguments of a launch, which are by name."""
     if config.pre_hook is not None:
-        with user_code(f"the pre_hook of configuration {config} of {kernel}"):
-            config.pre_hook(launch_arguments(call, config))
+        try:
+            config.pre_hook({**named, **config.all_kwargs()})
+        except Exception as error:
+            with user_code(f"the pre_hook of configuration {config} of {kernel}"):
+                raise error
 
 
 def launch_arguments(call: Call, config: Config) -> dict[str, Any]:
