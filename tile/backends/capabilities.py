@@ -140,10 +140,11 @@ class ArgumentGuard(NamedTuple):
     Its type is `type`, and: a constant is equal to `object`; a tensor, at an aligned address, has
     that dtype, and its device has the number `least`; a number lies from `least` to `most`, is not
     `excluded`, and its residue modulo 16 is one of the bits of `residues`. All but constants are
-    passed to the launch. name: the kernel's parameter, or empty for an option.
+    passed to the launch. A descriptor has a tensor of type `base` as its base. name: the kernel's
+    parameter, or empty for an option.
     """
 
-    kind: Literal["constant", "tensor", "number", "passed"]
+    kind: Literal["constant", "tensor", "number", "passed", "descriptor"]
     name: str
     type: type
     object: Any = None
@@ -151,6 +152,21 @@ class ArgumentGuard(NamedTuple):
     most: int = 0
     excluded: int = -1
     residues: int = 0xFFFF
+    base: Any = None
+
+
+class FieldGuard(NamedTuple):
+    """A condition on an attribute of a descriptor, or of its base: that it is equal to `value`.
+
+    argument: the index of the descriptor among the arguments. is_method: the value is that of a
+    call.
+    """
+
+    argument: int
+    of_base: bool
+    name: str
+    value: Any
+    is_method: bool = False
 
 
 class CallGuards(NamedTuple):
@@ -168,6 +184,7 @@ class CallGuards(NamedTuple):
     names: tuple[str, ...]
     arguments: tuple[ArgumentGuard, ...]
     constants: dict[str, Any]
+    fields: tuple[FieldGuard, ...] = ()
 
 
 class BoundLaunch(NamedTuple):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tile.backends.capabilities import ArgumentGuard
+from tile.backends.capabilities import ArgumentGuard, FieldGuard
 from tile.runtime.signature import DIVISOR
 from tile.runtime.specialize import Rule, divisor_of
 
 GuardOf = Callable[[str, Any], ArgumentGuard | None]
 
+_EXTENTS = ("shape", "strides", "block_shape")  # of a descriptor
 _LEAST, _MOST = -0x8000_0000, 0x7FFF_FFFF
 
 
@@ -43,6 +44,27 @@ def tensor_guard(name: str, value: Any) -> ArgumentGuard | None:
     if value.data_ptr() % DIVISOR:
         return None
     return ArgumentGuard("tensor", name, type(value), value.dtype, value.get_device())
+
+
+def descriptor_guard(name: str, value: Any) -> ArgumentGuard | None:
+    """Return the guard of a descriptor; `field_guards` returns those of its fields."""
+    if any(type(getattr(value, field)) not in (list, tuple) for field in _EXTENTS):
+        return None
+    guard = tensor_guard(name, value.base)
+    if guard is None:
+        return None
+    return guard._replace(kind="descriptor", type=type(value), base=type(value.base))
+
+
+def field_guards(argument: int, value: Any) -> tuple[FieldGuard, ...]:
+    """Return the guards of the fields of a descriptor that its key has."""
+    fields = {name: getattr(value, name) for name in _EXTENTS}
+    copies = {name: type(field)(field) for name, field in fields.items()}  # a list may change
+    copies["padding"] = value.padding
+    own = [FieldGuard(argument, False, name, field) for name, field in copies.items()]
+    base = value.base
+    shape = FieldGuard(argument, True, "shape", base.shape)
+    return *own, shape, FieldGuard(argument, True, "stride", base.stride(), is_method=True)
 
 
 def integer_guard(rule: Rule, name: str, value: int) -> ArgumentGuard | None:

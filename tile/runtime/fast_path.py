@@ -64,6 +64,7 @@ from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.autograd import NoteWrites
 from tile.runtime.arguments.overlap import overlapping
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
+from tile.runtime.call_guards import field_guards
 from tile.runtime.callbacks import LAUNCH_CALLBACKS
 from tile.runtime.fast_path_source import Writer
 from tile.runtime.grid import LIMITS, normalize_grid
@@ -347,7 +348,15 @@ def build_launch_plan(
         ]
         readings += [] if current is None else [(current, True)]
         named = tuple(map(sys.intern, kwargs))
-        return CallGuards(LIMITS, states, tuple(readings), named, tuple(arguments), constants)
+        values = enumerate((*args, *kwargs.values()))
+        fields = [
+            field
+            for (at, value), one in zip(values, arguments, strict=True)
+            if one.kind == "descriptor"
+            for field in field_guards(at, value)
+        ]
+        every = (tuple(readings), named, tuple(arguments), constants, tuple(fields))
+        return CallGuards(LIMITS, states, *every)
 
     return LaunchPlan(
         table,

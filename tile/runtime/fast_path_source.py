@@ -17,6 +17,7 @@ from tile.runtime.arguments.torch_tensors import is_plain_tensor
 from tile.runtime.call_guards import (
     GuardOf,
     constant_guard,
+    descriptor_guard,
     exact_guard,
     integer_guard,
     passed_guard,
@@ -133,6 +134,8 @@ class Writer:
             self._guards[word] = tensor_guard
         elif kind in (float, bool):
             self._guards[word] = passed_guard
+        elif kind is TensorDescriptor:
+            self._guards[word] = descriptor_guard
         return self._value(word, value, (index,), rule)
 
     def _value(self, word: str, value: Any, path: Path, rule: Rule) -> bool:

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.runtime.fake_torch import Tensor, aligned
+import tile
+from tests.runtime.fake_torch import Parameter, Tensor, aligned, install
 from tile.backends.capabilities import ArgumentGuard, CallGuards
 from tile.backends.nvptx.inline_cache import inline_cache
-from tile.runtime.call_guards import constant_guard, integer_guard, passed_guard, tensor_guard
+from tile.runtime.call_guards import (
+    constant_guard,
+    descriptor_guard,
+    field_guards,
+    integer_guard,
+    passed_guard,
+    tensor_guard,
+)
 from tile.runtime.grid import LIMITS
 from tile.runtime.specialize import Rule
 
 KERNEL = object()
 CONSTANTS = {"num_warps": 4, "D": 3}
 RULE = Rule("n")
+
+
+@pytest.fixture(autouse=True)
+def torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
 
 
 class Calls:
@@ -38,6 +53,7 @@ class Calls:
             names,
             tuple(guards),
             CONSTANTS,
+            more.get("fields", ()),
         )
         self.launch = inline_cache(given, self.note, self.run, KERNEL, self.otherwise)
 
@@ -129,6 +145,42 @@ WRONG_GRIDS = [
 def test_other_grids_are_left_to_the_launch_function(grid: Any) -> None:
     calls = Calls([])
     assert not calls.hits(grid=grid) and not calls.runs
+
+
+def described(shape: tuple[int, ...] = (8, 8), dtype: str = "float32", **more: Any) -> Any:
+    array = aligned(math.prod(shape), np.dtype(dtype)).reshape(shape)
+    return tile.TensorDescriptor.from_tensor(Tensor(array), [4, 4], **more)
+
+
+def test_descriptors() -> None:
+    """Other addresses hit, other fields of a descriptor or of its base do not."""
+    one = described()
+    guard = descriptor_guard("x", one)
+    assert guard is not None
+    calls = Calls([passed_guard("p", 1.5), guard], fields=field_guards(1, one))
+    for x in (one, described()):
+        assert calls.hits(0.5, x)
+        assert calls.runs.pop() == (3, 1, 1, 0.5, x.base.data_ptr())
+        assert calls.notes.pop() == (x.base,)
+    changed = described()
+    for name, value in [("shape", (8, 7)), ("strides", (16, 1)), ("block_shape", (4, 2))]:
+        setattr(changed, name, value)
+        assert not calls.hits(0.5, changed)
+        setattr(changed, name, getattr(one, name))
+        assert calls.hits(0.5, changed)
+    others = [described((16, 8)), described(dtype="int32"), described(padding="nan"), one.base]
+    assert not any(calls.hits(0.5, other) for other in others)
+    changed.base = Parameter(changed.base.array)
+    assert not calls.hits(0.5, changed)
+    changed.base = None
+    assert not calls.hits(0.5, changed)
+    changed = described()
+    changed.shape = [8, 8]
+    assert not calls.hits(0.5, changed)
+    calls = Calls([guard], fields=field_guards(0, changed))
+    assert calls.hits(changed)
+    changed.shape[1] = 7
+    assert not calls.hits(changed)
 
 
 BOTH = (False, True)
@@ -253,7 +305,10 @@ def test_references() -> None:
     x, wide = tensor(), 2**20 + 4
     guards = [tensor_guard("x", x), integer_guard(RULE, "n", 4), constant_guard("C", "constant")]
     text = "nvptx" + str(x.data_ptr())
-    calls = Calls(guards, readings=((lambda: text, text),))  # type: ignore[arg-type]
+    d = described()
+    guards.append(descriptor_guard("d", d))
+    fields = field_guards(3, d)
+    calls = Calls(guards, readings=((lambda: text, text),), fields=fields)  # type: ignore[arg-type]
     grid = (2**20,)
     result = (2**20, 2**10)
     function, wrong = (lambda meta: result), (lambda meta: [])
@@ -277,11 +332,12 @@ def test_references() -> None:
     gc.collect()  # what other tests have left
     before = [sys.getrefcount(one) for one in objects]
     for _ in range(1000):
-        calls.launch(grid, x, wide, "constant")
-        calls.launch(function, x, wide, "constant")
-        calls.launch(wrong, x, wide, "constant")
-        calls.launch(grid, x, wide, "other")
-        calls.launch(grid, x, 3, "constant")
+        calls.launch(grid, x, wide, "constant", d)
+        calls.launch(function, x, wide, "constant", d)
+        calls.launch(wrong, x, wide, "constant", d)
+        calls.launch(grid, x, wide, "other", d)
+        calls.launch(grid, x, 3, "constant", d)
+        calls.launch(grid, x, wide, "constant", objects[4])
     calls.runs.clear()
     calls.notes.clear()
     calls.misses.clear()

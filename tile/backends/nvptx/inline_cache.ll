@@ -8,12 +8,14 @@
   ptr, ptr, ptr, ptr, ptr, ptr, ; tuple, int, 1, "dtype", Tensor.get_device, Tensor.data_ptr
   ptr, ptr, ; the type of functions, constants
   i64, i64, i64, i64, i64, ; states, readings, positional arguments after the grid, named ones, values
-  i64, i64, i64 ; the greatest extents of a grid
-} ; states, readings, names, names for the grid function and arguments follow
+  i64, i64, i64, ; the greatest extents of a grid
+  ptr, i64 ; "base", fields
+} ; states, readings, names, names for the grid function, arguments and fields follow
 %state = type { ptr, i64 } ; an object and its truth
 %reading = type { ptr, ptr } ; a function, and its result
 ; kind, argument, value of the launch, type, object, least, most, excluded, residues
 %argument = type { i64, i64, i64, ptr, ptr, i64, i64, i64, i64 }
+%field = type { i64, i64, ptr, ptr, ptr } ; argument, of its base, name, or method, value
 
 define ptr @launch(ptr %self, ptr %arguments, i64 %positional, ptr %names) nounwind "no-jump-tables"="true" {
 entry:
@@ -50,16 +52,20 @@ entry:
   %count = extractvalue %table %table, 26
   %keywords = extractvalue %table %table, 27
   %passed = extractvalue %table %table, 28
+  %base.name = extractvalue %table %table, 32
+  %fields = extractvalue %table %table, 33
   %at.states = getelementptr %table, ptr %at.table, i64 1
   %at.readings = getelementptr %state, ptr %at.states, i64 %states
   %at.names = getelementptr %reading, ptr %at.readings, i64 %readings
   %total = add i64 %count, %keywords
   %at.meta = getelementptr ptr, ptr %at.names, i64 %keywords
   %at.guards = getelementptr ptr, ptr %at.meta, i64 %total
-  %capacity = add i64 %total, 4
+  %at.fields = getelementptr %argument, ptr %at.guards, i64 %total
+  %twice = shl i64 %total, 1
+  %capacity = add i64 %twice, 4
   %values = alloca ptr, i64 %capacity, align 16 ; of the launch: extents, then values
   %tensors = alloca ptr, i64 %capacity, align 16 ; of the call
-  %owned = alloca ptr, i64 %capacity, align 16 ; addresses, of which there are references
+  %owned = alloca ptr, i64 %capacity, align 16 ; to be released: addresses, bases, the grid
   %with.grid = add i64 %count, 1
   %is.count = icmp eq i64 %positional, %with.grid
   br i1 %is.count, label %grid.kind, label %miss
@@ -149,9 +155,10 @@ reading.next:
 
 argument:
   %a = phi i64 [ 0, %reading ], [ %a.next, %argument.next ]
-  %t = phi i64 [ 0, %reading ], [ %t.next, %argument.next ] ; tensors, and addresses
+  %t = phi i64 [ 0, %reading ], [ %t.next, %argument.next ] ; tensors
+  %h = phi i64 [ 0, %reading ], [ %h.next, %argument.next ] ; owned objects
   %a.more = icmp ult i64 %a, %total
-  br i1 %a.more, label %argument.read, label %grid
+  br i1 %a.more, label %argument.read, label %field
 
 argument.read:
   %at.guard = getelementptr %argument, ptr %at.guards, i64 %a
@@ -178,6 +185,7 @@ argument.kind:
     i64 1, label %tensor
     i64 2, label %number
     i64 3, label %pass
+    i64 4, label %base
   ]
 
 constant:
@@ -210,8 +218,26 @@ pass:
   store ptr %object, ptr %at.value
   br label %argument.next
 
+base: ; of a descriptor
+  %its.base = call ptr %attribute(ptr %object, ptr %base.name)
+  %base.failed = icmp eq ptr %its.base, null
+  br i1 %base.failed, label %miss, label %base.keep
+
+base.keep:
+  %at.owned.base = getelementptr ptr, ptr %owned, i64 %h
+  store ptr %its.base, ptr %at.owned.base
+  %h.base = add i64 %h, 1
+  %at.base.type = getelementptr i8, ptr %its.base, i64 OBJECT_TYPE
+  %base.type = load i64, ptr %at.base.type
+  %is.base.type = icmp eq i64 %base.type, %residues
+  br i1 %is.base.type, label %tensor, label %miss
+
 tensor:
-  %its.dtype = call ptr %attribute(ptr %object, ptr %dtype)
+  %x = phi ptr [ %object, %argument.kind ], [ %its.base, %base.keep ]
+  %h.tensor = phi i64 [ %h, %argument.kind ], [ %h.base, %base.keep ]
+  %at.tensor = getelementptr ptr, ptr %tensors, i64 %t
+  store ptr %x, ptr %at.tensor
+  %its.dtype = call ptr %attribute(ptr %x, ptr %dtype)
   %dtype.failed = icmp eq ptr %its.dtype, null
   br i1 %dtype.failed, label %miss, label %tensor.dtype
 
@@ -221,7 +247,7 @@ tensor.dtype:
   br i1 %same.dtype, label %tensor.device, label %miss
 
 tensor.device:
-  %its.device = call ptr %call(ptr %get.device, ptr %at.object, i64 1, ptr null)
+  %its.device = call ptr %call(ptr %get.device, ptr %at.tensor, i64 1, ptr null)
   %device.failed = icmp eq ptr %its.device, null
   br i1 %device.failed, label %miss, label %tensor.number
 
@@ -232,16 +258,15 @@ tensor.number:
   br i1 %same.device, label %tensor.address, label %miss
 
 tensor.address:
-  %address = call ptr %call(ptr %data.ptr, ptr %at.object, i64 1, ptr null)
+  %address = call ptr %call(ptr %data.ptr, ptr %at.tensor, i64 1, ptr null)
   %address.failed = icmp eq ptr %address, null
   br i1 %address.failed, label %miss, label %tensor.keep
 
 tensor.keep:
   store ptr %address, ptr %at.value
-  %at.owned = getelementptr ptr, ptr %owned, i64 %t
+  %at.owned = getelementptr ptr, ptr %owned, i64 %h.tensor
   store ptr %address, ptr %at.owned
-  %at.tensor = getelementptr ptr, ptr %tensors, i64 %t
-  store ptr %object, ptr %at.tensor
+  %h.address = add i64 %h.tensor, 1
   %t.more = add i64 %t, 1
   %address.number = call i64 %as.long(ptr %address)
   %misaligned = and i64 %address.number, 15
@@ -250,8 +275,66 @@ tensor.keep:
 
 argument.next:
   %t.next = phi i64 [ %t, %constant ], [ %t, %constant.compare ], [ %t, %pass ], [ %t.more, %tensor.keep ]
+  %h.next = phi i64 [ %h, %constant ], [ %h, %constant.compare ], [ %h, %pass ], [ %h.address, %tensor.keep ]
   %a.next = add i64 %a, 1
   br label %argument
+
+field:
+  %f = phi i64 [ 0, %argument ], [ %f.next, %field.next ]
+  %f.more = icmp ult i64 %f, %fields
+  br i1 %f.more, label %field.read, label %grid
+
+field.read:
+  %at.field = getelementptr %field, ptr %at.fields, i64 %f
+  %one.field = load %field, ptr %at.field
+  %field.argument = extractvalue %field %one.field, 0
+  %field.of.base = extractvalue %field %one.field, 1
+  %field.name = extractvalue %field %one.field, 2
+  %field.method = extractvalue %field %one.field, 3
+  %field.value = extractvalue %field %one.field, 4
+  %at.subject = getelementptr ptr, ptr %arguments, i64 %field.argument
+  %subject = load ptr, ptr %at.subject
+  %of.base = icmp ne i64 %field.of.base, 0
+  br i1 %of.base, label %field.base, label %field.own
+
+field.own:
+  call void %incref(ptr %subject)
+  br label %field.get
+
+field.base:
+  %subject.base = call ptr %attribute(ptr %subject, ptr %base.name)
+  %subject.failed = icmp eq ptr %subject.base, null
+  br i1 %subject.failed, label %miss, label %field.get
+
+field.get:
+  %owner = phi ptr [ %subject, %field.own ], [ %subject.base, %field.base ]
+  %is.method = icmp ne ptr %field.method, null
+  br i1 %is.method, label %field.call, label %field.attribute
+
+field.call:
+  store ptr %owner, ptr %values ; before the extents
+  %returned = call ptr %call(ptr %field.method, ptr %values, i64 1, ptr null)
+  br label %field.got
+
+field.attribute:
+  %got = call ptr %attribute(ptr %owner, ptr %field.name)
+  br label %field.got
+
+field.got:
+  %field.object = phi ptr [ %returned, %field.call ], [ %got, %field.attribute ]
+  call void %decref(ptr %owner)
+  %field.failed = icmp eq ptr %field.object, null
+  br i1 %field.failed, label %miss, label %field.compare
+
+field.compare: ; Py_EQ
+  %field.equal = call i32 %compare(ptr %field.object, ptr %field.value, i32 2)
+  call void %decref(ptr %field.object)
+  %is.field = icmp eq i32 %field.equal, 1
+  br i1 %is.field, label %field.next, label %miss
+
+field.next:
+  %f.next = add i64 %f, 1
+  br label %field
 
 grid:
   br i1 %is.tuple, label %grid.length, label %meta
@@ -287,9 +370,9 @@ grid.call:
   br i1 %computed.failed, label %miss, label %grid.keep
 
 grid.keep:
-  %at.computed = getelementptr ptr, ptr %owned, i64 %t
+  %at.computed = getelementptr ptr, ptr %owned, i64 %h
   store ptr %computed, ptr %at.computed
-  %t.grid = add i64 %t, 1
+  %h.grid = add i64 %h, 1
   %at.computed.type = getelementptr i8, ptr %computed, i64 OBJECT_TYPE
   %computed.type = load ptr, ptr %at.computed.type
   %is.computed.tuple = icmp eq ptr %computed.type, %tuple.type
@@ -297,7 +380,7 @@ grid.keep:
 
 grid.length:
   %extents = phi ptr [ %grid.object, %grid ], [ %computed, %grid.keep ]
-  %held.all = phi i64 [ %t, %grid ], [ %t.grid, %grid.keep ]
+  %held.all = phi i64 [ %h, %grid ], [ %h.grid, %grid.keep ]
   %at.grid.size = getelementptr i8, ptr %extents, i64 TUPLE_SIZE
   %grid.size = load i64, ptr %at.grid.size
   %grid.size.1 = sub i64 %grid.size, 1
@@ -355,7 +438,7 @@ launch.test:
   br i1 %is.launched, label %release, label %miss
 
 miss:
-  %held = phi i64 [ 0, %entry ], [ 0, %grid.kind ], [ 0, %names.compare ], [ 0, %name.compare ], [ 0, %state.test ], [ 0, %reading.test ], [ 0, %reading.compare ], [ %t, %argument.read ], [ %t, %constant.compare ], [ %t, %number ], [ %t, %tensor ], [ %t, %tensor.dtype ], [ %t, %tensor.device ], [ %t, %tensor.number ], [ %t, %tensor.address ], [ %t.more, %tensor.keep ], [ %t, %meta ], [ %t, %grid.call ], [ %t.grid, %grid.keep ], [ %held.all, %grid.length ], [ %held.all, %extent.read ], [ %held.all, %extent.test ], [ %held.all, %run ], [ %held.all, %launch ], [ %held.all, %launch.test ]
+  %held = phi i64 [ 0, %entry ], [ 0, %grid.kind ], [ 0, %names.compare ], [ 0, %name.compare ], [ 0, %state.test ], [ 0, %reading.test ], [ 0, %reading.compare ], [ %h, %argument.read ], [ %h, %constant.compare ], [ %h, %number ], [ %h, %base ], [ %h.base, %base.keep ], [ %h.tensor, %tensor ], [ %h.tensor, %tensor.dtype ], [ %h.tensor, %tensor.device ], [ %h.tensor, %tensor.number ], [ %h.tensor, %tensor.address ], [ %h.address, %tensor.keep ], [ %h, %field.base ], [ %h, %field.got ], [ %h, %field.compare ], [ %h, %meta ], [ %h, %grid.call ], [ %h.grid, %grid.keep ], [ %held.all, %grid.length ], [ %held.all, %extent.read ], [ %held.all, %extent.test ], [ %held.all, %run ], [ %held.all, %launch ], [ %held.all, %launch.test ]
   call void %clear()
   br label %release
 

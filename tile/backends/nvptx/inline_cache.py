@@ -27,7 +27,13 @@ _API = (
     "PyDict_Copy",
     "PyDict_SetItem",
 )
-_KINDS = ("constant", "tensor", "number", "passed")  # by their numbers in `inline_cache.ll`
+_KINDS = (
+    "constant",
+    "tensor",
+    "number",
+    "passed",
+    "descriptor",
+)  # by their numbers in `inline_cache.ll`
 _ARGUMENT = struct.Struct("=QQQQQqqqQ")
 
 
@@ -42,7 +48,8 @@ def inline_cache(
     code = host_code("inline_cache", *_API, named=True)
     if code is None:
         return otherwise
-    tensor = next((one.type for one in guards.arguments if one.kind == "tensor"), None)
+    tensors = [one.base or one.type for one in guards.arguments if _is_array(one)]
+    tensor = tensors[0] if tensors else None
     objects = [otherwise, note, repeat, kernel, True, tuple, int, 1, "dtype"]
     objects += [getattr(tensor, "get_device", None), getattr(tensor, "data_ptr", None)]
     objects += [FunctionType, guards.constants]
@@ -50,19 +57,29 @@ def inline_cache(
     words += [len(guards.states), len(guards.readings)]
     words += [len(guards.arguments) - len(guards.names), len(guards.names)]
     passed = [at for at, one in enumerate(guards.arguments) if one.kind != "constant"]
-    words += [len(guards.limits) + len(passed), *guards.limits]
+    words += [len(guards.limits) + len(passed), *guards.limits, id(_BASE), len(guards.fields)]
     data = [struct.pack("=QQ", id(state), truth) for state, truth in guards.states]
     data += [struct.pack("=QQ", id(read), id(result)) for read, result in guards.readings]
     data += [struct.pack("=Q", id(name)) for name in guards.names]
     data += [struct.pack("=Q", id(one.name) if one.name else 0) for one in guards.arguments]
-    for at, one in sorted(enumerate(guards.arguments), key=_takes_long):
+    arrays_last = sorted(enumerate(guards.arguments), key=lambda numbered: _is_array(numbered[1]))
+    for at, one in arrays_last:
         position = len(guards.limits) + passed.index(at) if at in passed else 0
         where = _KINDS.index(one.kind), at + 1, position
-        data.append(_ARGUMENT.pack(*where, id(one.type), id(one.object), *one[4:]))
+        numbers = one.least, one.most, one.excluded, id(one.base) if one.base else one.residues
+        data.append(_ARGUMENT.pack(*where, id(one.type), id(one.object), *numbers))
+    for field in guards.fields:
+        method = getattr(tensor, field.name) if field.is_method else None
+        objects.append(method)
+        ids = id(field.name), 0 if method is None else id(method), id(field.value)
+        data.append(struct.pack("=5Q", field.argument + 1, field.of_base, *ids))
     launch: Callable[..., Any] = code.function(words, b"".join(data), (guards, objects))
     return launch
 
 
-def _takes_long(numbered: tuple[int, ArgumentGuard]) -> bool:
-    """Return True for a tensor, which is tested after all other arguments."""
-    return numbered[1].kind == "tensor"
+_BASE = "base"
+
+
+def _is_array(guard: ArgumentGuard) -> bool:
+    """Return True for a tensor or a descriptor, which are tested after all other arguments."""
+    return guard.kind in ("tensor", "descriptor")
