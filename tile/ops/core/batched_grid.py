@@ -9,9 +9,10 @@ from tile.runtime.grid import LIMITS
 REREAD = 1 << 24  # bytes that batches read at one time, at most, so that an L2 cache holds them
 
 
-def batched_grid(
-    work: int, batches: int, reread: int | None = None
-) -> tuple[tuple[int, ...], dict[str, int]]:
+BatchedGrid = tuple[tuple[int, ...], dict[str, int]]
+
+
+def batched_grid(work: int, batches: int, reread: int | None = None) -> BatchedGrid:
     """Return a grid of `work` programs for each of some batches, and constants of the kernel.
 
     Batches are along axis 1, so that programs of one batch run at the same time. More than fit
@@ -32,7 +33,7 @@ def batched_grid(
         return (batches, work), {"BATCH_AXIS": 0}
     if reread is None or work > LIMITS[1]:
         return (work, batches), {}
-    most = min(batches, REREAD // max(1, reread))
+    most = min(batches, REREAD // max(reread, 1 << 14))  # 1024 are enough
     together = max((n for n in range(1, most + 1) if batches % n == 0), default=1)
     return (together, work, batches // together), {"BATCH_AXIS": 2}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tile
-from tile.ops.core.batched_grid import batched_grid
+from tile.ops.core.batched_grid import BatchedGrid, batched_grid
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import Shape
 from tile.ops.core.tables import ANY, Configuration, Table
@@ -80,13 +80,13 @@ class Gradients:
         dq, dk, dv = self.outputs
         blocks = tile.cdiv(self.keys, config["BLOCK_N"])
         if blocks:
-            grid, order = batched_grid(blocks, self.batches * self.key_heads)
+            grid, order = self._key_grid(blocks, size, causal)
             launch(gradient_kv_kernel, grid)(
                 *(*self.inputs, dk, dv, *layout, self.key_heads, *sizes), **order, **options
             )
         blocks = tile.cdiv(self.queries, config["BLOCK_M"])
         if blocks:
-            grid, order = batched_grid(blocks, self.batches * self.heads)
+            grid, order = self._query_grid(blocks, size, causal)
             launch(gradient_q_kernel, grid)(
                 *(*self.inputs, dq, *layout, self.heads, *sizes), **order, **options
             )
@@ -104,9 +104,7 @@ class Gradients:
         *tensors, log_sums, delta = self.inputs
         tiles = QUERY_TILES.select(backend, size)
         blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
-        # What programs of a head read, of two arrays of 16 bits.
-        reread = 4 * self.keys * size * self.key_heads // self.heads if causal else None
-        grid, order = batched_grid(blocks, self.batches * self.heads, reread)
+        grid, order = self._query_grid(blocks, size, causal)
         launch(descriptor_q_kernel, grid)(
             *(*tensors, result, log_sums, delta, dq, *sizes),
             RAGGED=self._is_ragged(tiles),
@@ -116,8 +114,7 @@ class Gradients:
         )
         tiles = KEY_TILES.select(backend, size)
         blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
-        reread = 4 * self.queries * size * self.heads // self.key_heads if causal else None
-        grid, order = batched_grid(blocks, self.batches * self.key_heads, reread)
+        grid, order = self._key_grid(blocks, size, causal)
         launch(descriptor_kv_kernel, grid)(
             *(*self.inputs, dk, dv, *sizes),
             GROUPED=self.heads != self.key_heads,
@@ -126,6 +123,16 @@ class Gradients:
             **options,
             **tiles,
         )
+
+    def _query_grid(self, blocks: int, size: int, causal: bool) -> BatchedGrid:
+        """Return the grid of blocks of queries, which read keys and values of 16 bits or more."""
+        reread = 4 * self.keys * size * self.key_heads // self.heads
+        return batched_grid(blocks, self.batches * self.heads, reread if causal else None)
+
+    def _key_grid(self, blocks: int, size: int, causal: bool) -> BatchedGrid:
+        """Return the grid of blocks of keys, which read queries and their gradients."""
+        reread = 4 * self.queries * size * self.heads // self.key_heads
+        return batched_grid(blocks, self.batches * self.key_heads, reread if causal else None)
 
     def _is_ragged(self, tiles: Configuration) -> bool:
         return bool(self.queries % tiles["BLOCK_M"] or self.keys % tiles["BLOCK_N"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import place
 from tile.ops.sequence.attention_loop import LOG2
 from tile.ops.sequence.attention_probabilities import probabilities, rows_of, sequence
 
@@ -46,14 +47,14 @@ def gradient_kv_kernel(
     HEAD: tl.constexpr,
     BATCH_AXIS: tl.constexpr = 1,
 ):
-    number = tl.program_id(BATCH_AXIS)
+    rank, number = place(BATCH_AXIS)
     batch, key_head = (number // key_heads).to(tl.int64), (number % key_heads).to(tl.int64)
     q_row, k_row, queries, keys = sequence(
         batch, q_starts_ptr, k_starts_ptr, queries, keys, log_strides[1]
     )
-    if q_starts_ptr is not None and tl.program_id(1 - BATCH_AXIS) * BLOCK_N >= keys:
+    first = rank * BLOCK_N
+    if q_starts_ptr is not None and first >= keys:
         return
-    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_N
     key = first + tl.arange(0, BLOCK_N)
     base = batch * k_strides[0] + key_head * k_strides[1] + k_row * k_strides[2]
     at, inside = rows_of(base, first, keys, k_strides[2], size, BLOCK_N, HEAD)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import place
 from tile.ops.sequence.attention_loop import LOG2
 from tile.ops.sequence.attention_probabilities import probabilities, rows_of, sequence
 from tile.ops.sequence.seen_keys import seen_range
@@ -45,12 +46,14 @@ def gradient_q_kernel(
     HEAD: tl.constexpr,
     BATCH_AXIS: tl.constexpr = 1,
 ):
-    number = tl.program_id(BATCH_AXIS)
+    rank, number = place(BATCH_AXIS)
+    if CAUSAL:  # those that see the most keys first, so that no long one is last
+        rank = tl.cdiv(queries, BLOCK_M) - 1 - rank
     batch, head = (number // heads).to(tl.int64), (number % heads).to(tl.int64)
     q_row, k_row, queries, keys = sequence(
         batch, q_starts_ptr, k_starts_ptr, queries, keys, log_strides[1]
     )
-    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_M
+    first = rank * BLOCK_M
     if q_starts_ptr is not None and first >= queries:
         return
     query = first + tl.arange(0, BLOCK_M)

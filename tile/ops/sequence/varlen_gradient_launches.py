@@ -42,7 +42,9 @@ def launch_by_descriptors(
     sums, delta = (call.new((heads, count), F32).value for _ in range(2))
     tiles, (dq, dk, dv) = QUERY_TILES.select(call.backend, size), outputs
     options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
-    grid, order = batched_grid(tile.cdiv(longest, tiles["BLOCK_M"]), sequences * heads)
+    # What programs of a head read, of two arrays of 16 bits.
+    reread = 4 * longest_keys * size * key_heads // heads if causal else None
+    grid, order = batched_grid(tile.cdiv(longest, tiles["BLOCK_M"]), sequences * heads, reread)
     launch(varlen_q_kernel, grid)(
         *(*tensors, result, log_sums, sums, delta, dq, *starts, heads, key_heads),
         *(tokens, key_tokens, count, longest, longest_keys),
@@ -51,7 +53,9 @@ def launch_by_descriptors(
         **tiles,
     )
     tiles = KEY_TILES.select(call.backend, size)
-    grid, order = batched_grid(tile.cdiv(longest_keys, tiles["BLOCK_N"]), sequences * key_heads)
+    reread = 4 * longest * size * heads // key_heads if causal else None
+    blocks = tile.cdiv(longest_keys, tiles["BLOCK_N"])
+    grid, order = batched_grid(blocks, sequences * key_heads, reread)
     launch(varlen_kv_kernel, grid)(
         *(*tensors, sums, delta, dk, dv, *starts, heads, key_heads),
         *(tokens, count, longest, longest_keys),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import place
 from tile.ops.sequence.attention_probabilities import sequence
 from tile.ops.sequence.varlen_q_gradient import first_sum
 
@@ -111,11 +112,12 @@ def varlen_kv_kernel(
     dout_source = tl.make_tensor_descriptor(dout_ptr, shape, strides, block)
     log_sums = tl.make_tensor_descriptor(sums_ptr, [heads * sums], [1], [BLOCK_M])
     deltas = tl.make_tensor_descriptor(delta_ptr, [heads * sums], [1], [BLOCK_M])
-    number, key_head = tl.program_id(BATCH_AXIS) // key_heads, tl.program_id(BATCH_AXIS) % key_heads
+    rank, number = place(BATCH_AXIS)
+    number, key_head = number // key_heads, number % key_heads
     q_row, k_row, queries, keys = sequence(
         number, q_starts_ptr, k_starts_ptr, longest, longest_keys, tokens
     )
-    first = tl.program_id(1 - BATCH_AXIS) * BLOCK_N
+    first = rank * BLOCK_N
     if first >= keys:
         return
     key = first + tl.arange(0, BLOCK_N)

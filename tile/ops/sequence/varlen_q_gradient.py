@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import place
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.attention_probabilities import sequence
 
@@ -70,14 +71,14 @@ def varlen_q_kernel(
     strides = [SIZE, key_heads * SIZE, 1]
     k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
     v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
-    number, head = tl.program_id(BATCH_AXIS) // heads, tl.program_id(BATCH_AXIS) % heads
+    rank, number = place(BATCH_AXIS)
+    number, head = number // heads, number % heads
     key_head = head // (heads // key_heads)
     q_row, k_row, queries, keys = sequence(
         number, q_starts_ptr, k_starts_ptr, longest, longest_keys, tokens
     )
-    rank = tl.program_id(1 - BATCH_AXIS)
     if CAUSAL:  # those that see the most keys first, so that no long one is last
-        rank = tl.num_programs(1 - BATCH_AXIS) - 1 - rank
+        rank = tl.cdiv(longest, BLOCK_M) - 1 - rank
     if rank * BLOCK_M >= queries:
         return
     feature = tl.arange(0, SIZE)[None, :]
