@@ -66,6 +66,8 @@ entry:
   %values = alloca ptr, i64 %capacity, align 16 ; of the launch: extents, then values
   %tensors = alloca ptr, i64 %capacity, align 16 ; of the call
   %owned = alloca ptr, i64 %capacity, align 16 ; to be released: addresses, bases, the grid
+  %owned.count = alloca i64
+  store i64 0, ptr %owned.count
   %with.grid = add i64 %count, 1
   %is.count = icmp eq i64 %positional, %with.grid
   br i1 %is.count, label %grid.kind, label %miss
@@ -156,7 +158,6 @@ reading.next:
 argument:
   %a = phi i64 [ 0, %reading ], [ %a.next, %argument.next ]
   %t = phi i64 [ 0, %reading ], [ %t.next, %argument.next ] ; tensors
-  %h = phi i64 [ 0, %reading ], [ %h.next, %argument.next ] ; owned objects
   %a.more = icmp ult i64 %a, %total
   br i1 %a.more, label %argument.read, label %field
 
@@ -224,9 +225,11 @@ base: ; of a descriptor
   br i1 %base.failed, label %miss, label %base.keep
 
 base.keep:
-  %at.owned.base = getelementptr ptr, ptr %owned, i64 %h
+  %base.number = load i64, ptr %owned.count
+  %at.owned.base = getelementptr ptr, ptr %owned, i64 %base.number
   store ptr %its.base, ptr %at.owned.base
-  %h.base = add i64 %h, 1
+  %base.count = add i64 %base.number, 1
+  store i64 %base.count, ptr %owned.count
   %at.base.type = getelementptr i8, ptr %its.base, i64 OBJECT_TYPE
   %base.type = load i64, ptr %at.base.type
   %is.base.type = icmp eq i64 %base.type, %residues
@@ -234,7 +237,6 @@ base.keep:
 
 tensor:
   %x = phi ptr [ %object, %argument.kind ], [ %its.base, %base.keep ]
-  %h.tensor = phi i64 [ %h, %argument.kind ], [ %h.base, %base.keep ]
   %at.tensor = getelementptr ptr, ptr %tensors, i64 %t
   store ptr %x, ptr %at.tensor
   %its.dtype = call ptr %attribute(ptr %x, ptr %dtype)
@@ -264,9 +266,11 @@ tensor.address:
 
 tensor.keep:
   store ptr %address, ptr %at.value
-  %at.owned = getelementptr ptr, ptr %owned, i64 %h.tensor
+  %address.owned = load i64, ptr %owned.count
+  %at.owned = getelementptr ptr, ptr %owned, i64 %address.owned
   store ptr %address, ptr %at.owned
-  %h.address = add i64 %h.tensor, 1
+  %address.count = add i64 %address.owned, 1
+  store i64 %address.count, ptr %owned.count
   %t.more = add i64 %t, 1
   %address.number = call i64 %as.long(ptr %address)
   %misaligned = and i64 %address.number, 15
@@ -275,7 +279,6 @@ tensor.keep:
 
 argument.next:
   %t.next = phi i64 [ %t, %constant ], [ %t, %constant.compare ], [ %t, %pass ], [ %t.more, %tensor.keep ]
-  %h.next = phi i64 [ %h, %constant ], [ %h, %constant.compare ], [ %h, %pass ], [ %h.address, %tensor.keep ]
   %a.next = add i64 %a, 1
   br label %argument
 
@@ -370,9 +373,11 @@ grid.call:
   br i1 %computed.failed, label %miss, label %grid.keep
 
 grid.keep:
-  %at.computed = getelementptr ptr, ptr %owned, i64 %h
+  %computed.number = load i64, ptr %owned.count
+  %at.computed = getelementptr ptr, ptr %owned, i64 %computed.number
   store ptr %computed, ptr %at.computed
-  %h.grid = add i64 %h, 1
+  %computed.count = add i64 %computed.number, 1
+  store i64 %computed.count, ptr %owned.count
   %at.computed.type = getelementptr i8, ptr %computed, i64 OBJECT_TYPE
   %computed.type = load ptr, ptr %at.computed.type
   %is.computed.tuple = icmp eq ptr %computed.type, %tuple.type
@@ -380,7 +385,6 @@ grid.keep:
 
 grid.length:
   %extents = phi ptr [ %grid.object, %grid ], [ %computed, %grid.keep ]
-  %held.all = phi i64 [ %h, %grid ], [ %h.grid, %grid.keep ]
   %at.grid.size = getelementptr i8, ptr %extents, i64 TUPLE_SIZE
   %grid.size = load i64, ptr %at.grid.size
   %grid.size.1 = sub i64 %grid.size, 1
@@ -438,22 +442,21 @@ launch.test:
   br i1 %is.launched, label %release, label %miss
 
 miss:
-  %held = phi i64 [ 0, %entry ], [ 0, %grid.kind ], [ 0, %names.compare ], [ 0, %name.compare ], [ 0, %state.test ], [ 0, %reading.test ], [ 0, %reading.compare ], [ %h, %argument.read ], [ %h, %constant.compare ], [ %h, %number ], [ %h, %base ], [ %h.base, %base.keep ], [ %h.tensor, %tensor ], [ %h.tensor, %tensor.dtype ], [ %h.tensor, %tensor.device ], [ %h.tensor, %tensor.number ], [ %h.tensor, %tensor.address ], [ %h.address, %tensor.keep ], [ %h, %field.base ], [ %h, %field.got ], [ %h, %field.compare ], [ %h, %meta ], [ %h, %grid.call ], [ %h.grid, %grid.keep ], [ %held.all, %grid.length ], [ %held.all, %extent.read ], [ %held.all, %extent.test ], [ %held.all, %run ], [ %held.all, %launch ], [ %held.all, %launch.test ]
   call void %clear()
   br label %release
 
-release: ; the addresses
-  %references = phi i64 [ %held.all, %launch.test ], [ %held, %miss ], [ %references, %release.one ]
+release:
   %is.hit = phi i1 [ true, %launch.test ], [ false, %miss ], [ %is.hit, %release.one ]
-  %o = phi i64 [ 0, %launch.test ], [ 0, %miss ], [ %o.next, %release.one ]
-  %o.more = icmp ult i64 %o, %references
-  br i1 %o.more, label %release.one, label %finish
+  %left = load i64, ptr %owned.count
+  %is.released = icmp eq i64 %left, 0
+  br i1 %is.released, label %finish, label %release.one
 
 release.one:
-  %at.reference = getelementptr ptr, ptr %owned, i64 %o
+  %last = sub i64 %left, 1
+  store i64 %last, ptr %owned.count
+  %at.reference = getelementptr ptr, ptr %owned, i64 %last
   %reference = load ptr, ptr %at.reference
   call void %decref(ptr %reference)
-  %o.next = add i64 %o, 1
   br label %release
 
 finish:
