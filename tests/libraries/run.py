@@ -7,8 +7,9 @@
 Installs the libraries into the environment of this Python, which has tile and PyTorch already, runs
 their tests, and prints a table of counts. `liger` are liger-kernel's own tests, in its source
 distribution; `fla` the operators of flash-linear-attention against formulas in PyTorch; `flag_gems`
-PyTorch's operators on the inputs of its own tests, replaced by those of FlagGems. The program fails
-if fewer tests of a library pass on a CPU than did.
+PyTorch's operators on the inputs of its own tests, replaced by those of FlagGems; `packages`
+functions of ten small packages against formulas in PyTorch. The program fails if fewer tests of a
+library pass on a CPU than did.
 
 On a GPU, tests that failed run a second time with Triton itself, if it is there: a test that fails
 there too is not due to tile. Without a network, `--installed` takes libraries that are installed,
@@ -92,6 +93,25 @@ LIBRARIES: Mapping[str, Library] = {
         at_least=69,
         # As in the library's own tests: their tolerances are not those of tf32.
         environment={"TRITON_F32_DEFAULT": "ieee"},
+        whole=True,
+    ),
+    "packages": Library(
+        (
+            "adasplash==0.2.2",
+            "conch-triton-kernels==1.3",
+            "fasterkernels==0.2.0",
+            "flash-swiglu-mlp==0.4.3",
+            "flashlib==0.4.0",
+            "grouped-mm-bf16==0.1.7",
+            "jvp-flash-attention==0.14.0",
+            "late-interaction-kernels==0.4.5",
+            "local-corr-lumi==0.1.0",
+            "mase-triton==0.0.7",
+        ),
+        ("tqdm", "einops", "packaging"),
+        ("pytest", *PLUGIN, "-c", os.devnull, "--rootdir=.", "--import-mode=importlib"),
+        ("tests/libraries/small_packages.py",),
+        at_least=20,
         whole=True,
     ),
     "flag_gems": Library(
