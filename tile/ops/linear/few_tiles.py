@@ -82,10 +82,14 @@ FEW = Table(
     {
         "nvptx": {
             (64, ANY, ANY, 255): {},
+            (ANY, 32, ANY, 255): {},
+            (ANY, 64, 264, 255): {},
+            (ANY, 64, ANY, 128): dependent(128, 64, 64, stages=2),
             (ANY, 64, ANY, 255): {},
-            (ANY, ANY, 132, 255): {},
+            (ANY, ANY, 132, 255): dependent(64, 64, 64),
             (ANY, ANY, 264, 255): dependent(64, 128, 64),
             (ANY, ANY, ANY, 64): dependent(128, 128, 64, stages=2),
+            (ANY, 128, ANY, 128): dependent(64, 128, 64, stages=2),
             (ANY, 256, ANY, 128): dependent(64, 128, 64),
             (ANY, ANY, ANY, 255): _SHORT,
             # Tiles of 16 or 32 rows would be more programs, which have no wgmma.
@@ -112,7 +116,7 @@ FEW = Table(
             (ANY, ANY, 132, ANY): dependent(128, 128, 64, warps=8, stages=6),
             (ANY, ANY, 264, ANY): dependent(64, 128, 64, stages=8),
             (ANY, ANY, 528, ANY): dependent(128, 128, 64, stages=6),
-            (ANY, ANY, ANY, 256): _SHORT,
+            (ANY, ANY, ANY, 384): _SHORT,
             # 128 x 256 would leave more than a quarter of the multiprocessors idle.
             (ANY, ANY, 792, ANY): {},
             (ANY, ANY, 1056, ANY): dependent(128, 256, 64, warps=8),
