@@ -104,6 +104,7 @@ def test_stages_have_no_columns_that_no_wgmma_reads(
         pytest.param((2560, 2560, 2560), (256, 200), False, True, id="130 tall tiles"),
         pytest.param((2688, 2688, 2688), (128, 224), True, True, id="2 tiles, too wide for tall"),
         pytest.param((3072, 2048, 2048), (256, 192), False, False, id="132 of whole strips"),
+        pytest.param((3072, 2048, 1024), (128, 192), True, False, id="2 tiles, a short inner axis"),
         pytest.param((3072, 3072, 3072), (128, 192), True, False, id="3 tiles, as of 256"),
         pytest.param((4096, 4096, 4096), (128, 256), True, False, id="4 tiles"),
         pytest.param((8192, 8192, 8192), (128, 256), True, False, id="16 tiles"),

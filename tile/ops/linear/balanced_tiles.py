@@ -28,9 +28,10 @@ COLUMNS |= {160: 1.07, 144: 1.08}
 # strips. Single tiles of other columns are slow: 1536 cubed takes 14.9 us with 144, 12.5
 # transposed.
 STRIP, PARTS_OF_STRIPS, STORED_PARTS, SINGLE = 64, 1.04, 1.01, 32
-# Tiles of twice the rows, their time compared with that of two (.90 to .98), and their most
-# columns: a thread has 128 registers.
-TALL, TALL_TIME, TALL_COLUMNS = 256, 0.97, 200
+# Tiles of twice the rows, their time compared with that of two (.90 to .98), their most columns, as
+# a thread has 128 registers, and the least inner axis: shorter ones gain more by storing one tile
+# while they load another (2048 x 3072 x 1024: 20.7 us, 21.3 with tall tiles).
+TALL, TALL_TIME, TALL_COLUMNS, TALL_INNER = 256, 0.97, 200, 2048
 # Of shared memory, 16-bit operands of a tile that is the only one of its program.
 STAGES_BYTES, MOST_STAGES = 218 * 1024, 6
 
@@ -74,7 +75,7 @@ def balanced_tiles(
         single = choice.most(m, n, programs) == 1
         if choice.rows == TALL:
             strips = is_whole(choice) or choice.columns % STRIP == 0
-            return single and strips and choice.columns <= TALL_COLUMNS
+            return single and strips and choice.columns <= TALL_COLUMNS and k >= TALL_INNER
         return is_whole(choice) or choice.columns % SINGLE == 0 or not single
 
     choices = [
