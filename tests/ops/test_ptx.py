@@ -80,6 +80,8 @@ def test_warps_with_weights_of_4_bits_do_not_wait_for_each_other(
     text = compiled["int4_rows_kernel"]
     dots = text[text.find("mma.sync") : text.rfind("mma.sync")]
     assert "bar.sync" not in dots and "shared" not in dots
+    # A lane loads a scale, which others take from it, or four.
+    assert text.count("shfl.sync.idx") == (4 if rows == 16 else 0)
 
 
 def zeros(*shape: int) -> np.ndarray:

@@ -97,14 +97,21 @@ def int4_rows_kernel(
     group = tl.cast(byte // LONG, tl.int64 if WIDE else tl.int32)
     weights = packed_ptr + own * weight_row + group * weight_group + byte % LONG
     weights = weights[:, None] + tl.arange(0, BYTES)[None, :]
-    # The four lanes that have sums of a row load its scale.
-    scales = (scale_ptr + own * scale_row + group * scale_group)[:, None]
-    scales += tl.zeros((1, 4), dtype=tl.int32)
+    # Each of 32 lanes loads the scale of a row, or of fewer rows those four that have its sums.
+    SHUFFLED: tl.constexpr = ROWS == 32
+    if SHUFFLED:
+        own = tl.minimum(tl.program_id(0) * ROWS + tl.arange(0, ROWS), N - 1).to(tl.int64)
+        scaled = tl.cast(tl.arange(0, WARPS) * BYTES // LONG, group.dtype)
+        scales = scale_ptr + own[None, :] * scale_row + scaled[:, None] * scale_group
+    else:
+        scaled = group
+        scales = (scale_ptr + own * scale_row + group * scale_group)[:, None]
+        scales += tl.zeros((1, 4), dtype=tl.int32)
 
     # `.ca`: no copies of `a`, whose shared memory the cache that has it would lack.
     CACHE: tl.constexpr = ".ca" if COPIED else ""
     total = tl.zeros((WARPS, ROWS, BLOCK_M), dtype=tl.float32)
-    next_scale = load_early(scales, begin, end, group, scale_group, STEP, EVEN)
+    next_scale = load_early(scales, begin, end, scaled, scale_group, STEP, EVEN)
     if not COPIED:
         next_packed = load_early(weights, begin, end, group, weight_group, STEP, EVEN)
     for first in range(begin, end, STEP):
@@ -116,7 +123,7 @@ def int4_rows_kernel(
             packed = next_packed
             next_packed = load_early(weights, first + STEP, end, group, weight_group, STEP, EVEN)
         scale = next_scale
-        next_scale = load_early(scales, first + STEP, end, group, scale_group, STEP, EVEN)
+        next_scale = load_early(scales, first + STEP, end, scaled, scale_group, STEP, EVEN)
         exists = None if EVEN else (a_group < end - first)[:, None]
         columns = (a_rows + first * WEIGHTS)[:, None]
         low = load_lanes(columns, exists, BYTES, CACHE)
@@ -125,9 +132,12 @@ def int4_rows_kernel(
         part = tl.dot(w, joined(low, WARPS).permute(0, 2, 1))
         w = fragments(high_weights(packed, ELEMENT), WARPS)
         part = tl.dot(w, joined(high, WARPS).permute(0, 2, 1), part)
-        lanes = part.reshape(WARPS, ROWS, BLOCK_M // 8, 4, 2)
-        lanes *= by_warps(scale, WARPS)[:, :, None, :, None]
-        total += lanes.reshape(WARPS, ROWS, BLOCK_M)
+        if SHUFFLED:
+            total += part * scale[:, :, None]
+        else:
+            lanes = part.reshape(WARPS, ROWS, BLOCK_M // 8, 4, 2)
+            lanes *= by_warps(scale, WARPS)[:, :, None, :, None]
+            total += lanes.reshape(WARPS, ROWS, BLOCK_M)
     row, column = tl.arange(0, BLOCK_M), tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     out = out_ptr + (split.to(tl.int64) * M + row)[None, :] * N + column[:, None]
     result = tl.sum(total, axis=0).to(out_ptr.dtype.element_ty)
