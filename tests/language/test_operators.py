@@ -251,7 +251,6 @@ REFUSED: list[tuple[str, str, Any, str]] = [
         2,
         "`*` is not defined on tl.float8e4nv, which is for storage, casts and tl.dot",
     ),
-    ("<", "f8e5m2", 2.0, "`<` is not defined on tl.float8e5"),
     ("*", "ptr<f32>", 2, "`*` has invalid operands of type ptr<f32> and 2"),
     ("+", "ptr<f32>", 2.0, "`+` has invalid operands of type ptr<f32> and 2.0"),
     ("==", "ptr<f32>", 0, "`==` has invalid operands of type ptr<f32> and 0"),

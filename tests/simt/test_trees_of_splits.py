@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 import tile
 import tile.language as tl
 
@@ -39,6 +41,7 @@ def center(x_ptr, y_ptr, ROWS: tl.constexpr):
 
 def test_a_tree_is_not_computed_by_each_thread() -> None:
     """SGLang's layer norm combines means so, and all threads of a row use the last of them."""
+    pytest.importorskip("llvmlite")
     types = {"x_ptr": "*bf16:16", "y_ptr": "*fp32:16"}
     kernel = tile.compile(center, types, {"ROWS": 2}, {"num_warps": 4}, "nvptx:sm_90a")
     counts = [int(count) for count in re.findall(r"frag<(\d+)x", kernel.asm["thread"])]

@@ -46,7 +46,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "transposed_dots": (True, "docs/notes/hopper.md#transposing-b-in-shared-memory"),
     "gathered_instructions": (16, "docs/notes/rows.md#loops-of-a-few-iterations"),
     "repeated_instructions": (256, "docs/notes/rows.md#sums-by-columns"),
-    "max_oversubscription": (4, None),
+    "max_oversubscription": (8, None),
     "other_registers": (64, f"{REGISTERS}#spills"),
     "least_other_registers": (24, f"{REGISTERS}#spills"),
     "live_k_bytes": (32, f"{PRESSURE}#the-emitter"),
