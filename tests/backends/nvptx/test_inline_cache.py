@@ -6,6 +6,7 @@ import functools
 import gc
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Calls:
     """An inline cache of an entry, and what was called."""
 
     def __init__(
-        self, guards: list[ArgumentGuard], names: tuple[str, ...] = (), **more: Any
+        self, guards: Sequence[ArgumentGuard | None], names: tuple[str, ...] = (), **more: Any
     ) -> None:
         self.runs: list[tuple[Any, ...]] = []
         self.notes: list[tuple[Any, ...]] = []
@@ -51,7 +52,7 @@ class Calls:
             more.get("states", ()),
             more.get("readings", ()),
             names,
-            tuple(guards),
+            tuple(one for one in guards if one is not None),
             CONSTANTS,
             more.get("fields", ()),
         )
@@ -93,7 +94,7 @@ def test_a_call_with_all_kinds_of_arguments() -> None:
         passed_guard("p", 1.5),
         passed_guard("p", True),
     ]
-    calls = Calls([*guards, constant_guard("C", 64)], ("BLOCK",))  # type: ignore[list-item]
+    calls = Calls([*guards, constant_guard("C", 64)], ("BLOCK",))
     y = tensor()
     assert calls.hits(y, 7, 2.5, False, BLOCK=64, grid=(3, 4))
     assert calls.runs == [(3, 4, 1, y.data_ptr(), 7, 2.5, False)] and calls.notes == [(y,)]
@@ -110,7 +111,7 @@ def test_a_call_with_all_kinds_of_arguments() -> None:
 def test_tensors() -> None:
     """A tensor has the same type, dtype and device, and an aligned address."""
     x = tensor()
-    calls = Calls([tensor_guard("x", x)])  # type: ignore[list-item]
+    calls = Calls([tensor_guard("x", x)])
     assert calls.hits(x) and calls.hits(tensor())
     assert tensor_guard("x", tensor(1)) is None and not calls.hits(tensor(1))
     assert not calls.hits(None) and not calls.hits(x.data_ptr())
@@ -120,7 +121,7 @@ def test_tensors() -> None:
 
 def test_a_tensor_of_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
     x = tensor()
-    calls = Calls([tensor_guard("x", x)])  # type: ignore[list-item]
+    calls = Calls([tensor_guard("x", x)])
     monkeypatch.setattr(Tensor, "get_device", lambda self: 5)
     calls = Calls([ArgumentGuard("tensor", "x", Tensor, x.dtype, 4)])
     assert not calls.hits(x)
@@ -196,7 +197,7 @@ def test_grid_functions() -> None:
 
     x = tensor()
     guards = [tensor_guard("x", x), integer_guard(RULE, "n", 10), constant_guard("", 8)]
-    calls = Calls(guards, ("num_ctas",))  # type: ignore[arg-type]
+    calls = Calls(guards, ("num_ctas",))
     assert calls.hits(x, 10, num_ctas=8, grid=grid)
     assert calls.runs == [(5, 1, 1, x.data_ptr(), 10)]
     assert metas == [{**CONSTANTS, "x": x, "n": 10}] and CONSTANTS == {"num_warps": 4, "D": 3}
@@ -285,7 +286,7 @@ def test_errors() -> None:
 
     assert not Calls([], readings=((fail, None),)).hits()
     x = tensor()
-    calls = Calls([tensor_guard("x", x)])  # type: ignore[list-item]
+    calls = Calls([tensor_guard("x", x)])
 
     class Raising(Tensor):
         def data_ptr(self) -> int:
@@ -294,7 +295,6 @@ def test_errors() -> None:
     raising = Raising(aligned(64))
     calls = Calls([ArgumentGuard("tensor", "x", Raising, raising.dtype, raising.get_device())])
     assert not calls.hits(raising)
-    calls.otherwise = fail  # type: ignore[method-assign, assignment]
     given = CallGuards(LIMITS, (), (), (), (), CONSTANTS)
     with pytest.raises(ValueError, match="of a reading"):
         inline_cache(given, calls.note, calls.run, KERNEL, lambda *args: fail())(1)
@@ -308,7 +308,7 @@ def test_references() -> None:
     d = described()
     guards.append(descriptor_guard("d", d))
     fields = field_guards(3, d)
-    calls = Calls(guards, readings=((lambda: text, text),), fields=fields)  # type: ignore[arg-type]
+    calls = Calls(guards, readings=((lambda: text, text),), fields=fields)
     grid = (2**20,)
     result = (2**20, 2**10)
     function, wrong = (lambda meta: result), (lambda meta: [])
