@@ -14,8 +14,8 @@ from unittest import mock
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor
+from torch.nn import functional
 
 from tests.libraries.flag_gems_on_cpu import answering_for_the_cpu
 
@@ -75,7 +75,7 @@ def test_activation() -> None:
     from conch.ops.activation.silu_and_mul import silu_and_mul
 
     x = random(7, 2 * 96)
-    assert_near(silu_and_mul(x), F.silu(x[:, :96].float()) * x[:, 96:], 2e-3)
+    assert_near(silu_and_mul(x), functional.silu(x[:, :96].float()) * x[:, 96:], 2e-3)
 
 
 def test_norms() -> None:
@@ -83,14 +83,14 @@ def test_norms() -> None:
     from conch.ops.normalization.rms_norm import fused_add_rms_norm, rms_norm
 
     x, residual, weight = random(5, 100), random(5, 100), random(100)
-    wanted = F.rms_norm(x.float(), (100,), weight.float(), 1e-5)
+    wanted = functional.rms_norm(x.float(), (100,), weight.float(), 1e-5)
     assert_near(rms_norm(x, weight, 1e-5), wanted, 2e-3)
-    wanted = F.rms_norm(x.float(), (100,), 1 + weight.float(), 1e-5)
+    wanted = functional.rms_norm(x.float(), (100,), 1 + weight.float(), 1e-5)
     assert_near(gemma_rms_norm(x.clone(), weight, 1e-5), wanted, 4e-3)
     total = x + residual
     fused_add_rms_norm(x, residual, weight, 1e-5)
     assert torch.equal(residual, total)
-    assert_near(x, F.rms_norm(total.float(), (100,), weight.float(), 1e-5), 4e-3)
+    assert_near(x, functional.rms_norm(total.float(), (100,), weight.float(), 1e-5), 4e-3)
 
 
 def paged(batch: int, heads: int, size: int, longest: int) -> tuple[Tensor, ...]:
@@ -117,7 +117,7 @@ def test_paged_attention() -> None:
     result = paged_attention(q, keys, values, table, lengths, scale=32**-0.5)
     for one, blocks, length, row in zip(q, table, lengths.tolist(), result, strict=True):
         k, v = (gathered(cache, blocks, length, 4) for cache in (keys, values))
-        wanted = F.scaled_dot_product_attention(one.float()[:, None], k, v)[:, 0]
+        wanted = functional.scaled_dot_product_attention(one.float()[:, None], k, v)[:, 0]
         assert_near(row, wanted, 5e-3)
 
 
@@ -125,7 +125,7 @@ def test_attention_of_sequences_in_a_row() -> None:
     from conch.ops.attention.varlen_attention import varlen_attention
 
     keys, values, table, lengths = paged(3, 2, 32, 50)
-    ends = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
+    ends = functional.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)
     q = random(int(ends[-1]), 4, 32)
     result = varlen_attention(
         q, keys, values, ends, 50, lengths, 50, table, causal=True, scale=32**-0.5
@@ -134,7 +134,9 @@ def test_attention_of_sequences_in_a_row() -> None:
         k, v = (gathered(cache, table[at], length, 4) for cache in (keys, values))
         own = slice(int(ends[at]), int(ends[at + 1]))
         own_q = q[own].float().transpose(0, 1)
-        wanted = F.scaled_dot_product_attention(own_q, k, v, is_causal=True).transpose(0, 1)
+        wanted = functional.scaled_dot_product_attention(own_q, k, v, is_causal=True).transpose(
+            0, 1
+        )
         assert_near(result[own], wanted, 5e-3)
 
 
@@ -214,9 +216,9 @@ def test_attention_of_two_packages() -> None:
     from jvp_flash_attention.jvp_attention import attention
 
     q, k, v = (random(1, 2, 128, 64) for _ in range(3))
-    wanted = F.scaled_dot_product_attention(q.float(), k.float(), v.float())
+    wanted = functional.scaled_dot_product_attention(q.float(), k.float(), v.float())
     assert_near(flash_attention_2_fwd(q, k, v), wanted, 1e-2)
-    assert_gradients(attention, F.scaled_dot_product_attention, [q, k, v], 1e-2)
+    assert_gradients(attention, functional.scaled_dot_product_attention, [q, k, v], 1e-2)
 
 
 def test_late_interaction() -> None:
@@ -226,7 +228,7 @@ def test_late_interaction() -> None:
         return torch.einsum("qld,nkd->qnlk", q, d).amax(-1).sum(-1)
 
     shapes = ((3, 8, 32), (4, 20, 32))
-    operands = [F.normalize(random(*shape, dtype=FLOAT), dim=-1) for shape in shapes]
+    operands = [functional.normalize(random(*shape, dtype=FLOAT), dim=-1) for shape in shapes]
     assert_gradients(maxsim, formula, operands, 5e-3)
 
 
@@ -234,7 +236,9 @@ def test_gated_layer() -> None:
     from flash_swiglu_mlp.ops import flash_swiglu
 
     def formula(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-        return F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+        return functional.linear(
+            functional.silu(functional.linear(x, gate)) * functional.linear(x, up), down
+        )
 
     weights = [random(128, 64, scale=0.1), random(128, 64, scale=0.1), random(64, 128, scale=0.1)]
     assert_gradients(flash_swiglu, formula, [random(1, 64, 64), *weights], 1e-2)
@@ -284,17 +288,18 @@ def test_correlation_at_warped_places() -> None:
 
     a, b = random(1, 20, 16, dtype=FLOAT), random(1, 8, 9, 16, dtype=FLOAT)
     places = torch.rand(1, 20, 4, 2) * 2.2 - 1.1
-    sampled = F.grid_sample(b.permute(0, 3, 1, 2), places, align_corners=False)
+    sampled = functional.grid_sample(b.permute(0, 3, 1, 2), places, align_corners=False)
     assert_near(local_corr(a, b, places), torch.einsum("bnc,bcnk->bnk", a, sampled), 1e-4)
 
 
 def test_floats_of_few_bits() -> None:
     """A fraction that rounds to one loses its carry, in the package's formulas as well."""
-    from mase_triton.minifloat import fake, functional
+    from mase_triton.minifloat import fake
+    from mase_triton.minifloat.functional import quantize_dequantize
     from mase_triton.minifloat.meta import FP8_E4M3_fn
 
     x = random(9, 128, dtype=torch.bfloat16)
     codes = fake.extract_minifloat_component(x, FP8_E4M3_fn)
     wanted = fake.compose_minifloat_component(codes, FP8_E4M3_fn, x.dtype)
     # Logarithms of powers of two are not always integers on a GPU, with Triton neither.
-    assert (functional.quantize_dequantize(x, FP8_E4M3_fn) == wanted).float().mean() > 0.95
+    assert (quantize_dequantize(x, FP8_E4M3_fn) == wanted).float().mean() > 0.95

@@ -23,7 +23,7 @@ _WIDTH = 32
 _MODULUS = 1 << _WIDTH
 
 # Operations whose result has the elements of the first operand.
-_REARRANGING = (
+REARRANGING = (
     shape.broadcast,
     shape.expand_dims,
     shape.reshape,
@@ -81,7 +81,7 @@ def _address(pointer: Value) -> tuple[Value, Congruence]:
         if op.defn is memory.addptr:
             pointer, offset = op.inputs
             distance += congruence_of(offset).times(op["stride"])
-        elif op.defn in _REARRANGING:
+        elif op.defn in REARRANGING:
             pointer = op.inputs[0]
         else:
             break
@@ -98,7 +98,7 @@ def congruence_of(value: Value) -> Congruence:
         return _ANY
     if element.bits < _WIDTH:
         return _ANY
-    if op.defn in _REARRANGING or op.defn is arith.cast:
+    if op.defn in REARRANGING or op.defn is arith.cast:
         return congruence_of(op.inputs[0])
     if op.defn is arith.add:
         return congruence_of(op.inputs[0]) + congruence_of(op.inputs[1])

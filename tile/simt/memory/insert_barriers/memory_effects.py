@@ -38,7 +38,7 @@ from tile.errors import PassError
 from tile.ir.core import Operation, Value
 from tile.ir.effects import accesses_global, constant_of
 from tile.ir.op_definition import Effect, OpDef, Trait
-from tile.ir.ops import arith, memory, shape
+from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import Scope
 from tile.ir.shared_type import Shared, shared_of
 from tile.ir.types import I32, Pointer, Tile
@@ -48,7 +48,7 @@ from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access
 from tile.simt.memory.expose_shared import mask_within
-from tile.simt.memory.insert_barriers.congruence import are_apart
+from tile.simt.memory.insert_barriers.congruence import REARRANGING, are_apart
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 
@@ -174,15 +174,7 @@ def memory_access_through(
 
 
 # The operations that make pointers of others, which are their first operands.
-_OFFSETTING = (
-    memory.addptr,
-    shape.broadcast,
-    shape.expand_dims,
-    shape.reshape,
-    shape.splat,
-    shape.trans,
-    ops.layout.convert_layout,
-)
+_OFFSETTING = (memory.addptr, *REARRANGING)
 
 
 def _offsets(pointer: Value) -> tuple[object, ...] | None:
