@@ -121,11 +121,17 @@ def tilelang_name() -> str:
     return f"TileLang {version}".rstrip()
 
 
+@functools.cache
+def cached_tilelang_matmul() -> Callable[..., Any]:
+    """Return the function that compiles TileLang's matmul, once for each of its arguments."""
+    return functools.cache(importlib.import_module("tilelang_kernels").matmul)
+
+
 def tilelang_matmul(a: Any, b: Any) -> Run | None:
     """Return TileLang's matmul of contiguous float16 matrices, with its fastest tiles."""
     if not installed("tilelang"):
         return None
-    compiled = functools.cache(importlib.import_module("tilelang_kernels").matmul)
+    compiled = cached_tilelang_matmul()
     (m, k), n = a.shape, b.shape[1]
 
     def run_of(tiles: Tiles) -> Run:

@@ -12,8 +12,10 @@ with the rest. The page is `docs/results/paper.md`. The limit makes the whole ta
 minutes on a GPU.
 
 On a GPU the peers are cuBLAS and cuDNN (through PyTorch, with `cudnn.benchmark`), and Triton and
-TileLang where they are installed, in one process, on random data, interleaved. Each result is
-compared with a peer's. Without a GPU `--cpu` is implied. The exit status is 1 if a result is wrong.
+TileLang where they are installed, in one process, on random data, interleaved. Calls are in CUDA
+graphs, in turn on several copies of the operands, which do not fit in the L2 cache together; the
+ratio with a warm cache is that of calls on one copy. Each result is compared with a peer's. Without
+a GPU `--cpu` is implied. The exit status is 1 if a result is wrong.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ import importlib.metadata
 import importlib.util
 import json
 import platform
+import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,61 +45,94 @@ from paper_plots import PLOTS
 import tile
 from tile.testing import do_bench
 
-REPEATS = 3  # of each peer, interleaved
-REPLAYS = 20  # calls in a graph
+SAMPLES = 5  # of each peer
+SAMPLE = 5.0  # milliseconds, of graphs
 LIMIT = 40.0  # seconds of a figure
 TOLERANCE = {"float32": 2e-3}  # tf32 keeps 10 bits
 HALF_TOLERANCE = 2e-2
 UNITS = {"TFLOP/s": 1e9, "GFLOP/s": 1e6, "GB/s": 1e6}  # times a millisecond
 OUT = Path(__file__).parents[1] / "docs" / "results"
+Timer = Callable[[], float]  # takes a sample, in milliseconds
 
 
-def graph_timer(torch: Any, function: Callable[[], Any]) -> Callable[[], float]:
-    """Return a function that measures the milliseconds of a call, captured in a CUDA graph."""
-    function()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(REPLAYS):
-            function()
+@dataclass(frozen=True)
+class Measured:
+    """The rate of each peer for a problem.
 
-    def measure() -> float:
-        times = []
-        for _ in range(7):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            graph.replay()
-            end.record()
-            torch.cuda.synchronize()
-            times.append(start.elapsed_time(end) / REPLAYS)
-        return statistics.median(times)
+    warm: the rates with a warm L2 cache, where `rates` are those with a cold one. work: as the
+    problem's. bytes: those that each peer must access. reference: the peer whose result the first
+    one must have. note: the error, after WRONG if it is large.
+    """
 
-    return measure
+    rates: dict[str, float]
+    warm: dict[str, float]
+    work: float
+    bytes: int
+    reference: str
+    note: str
 
+    def stored(self) -> dict[str, Any]:
+        """Return what is stored of it."""
+        warm = {"warm": self.warm} if self.warm else {}
+        return {"rates": self.rates, **warm, "reference": self.reference, "note": self.note}
 
-def timer(bench: Bench, function: Callable[[], Any], unit: str) -> Callable[[], float]:
-    """Return a function that measures a call; by events where a graph cannot be captured."""
-    if bench.torch is not None and unit == "TFLOP/s":
-        try:
-            return graph_timer(bench.torch, function)
-        except (RuntimeError, tile.TileError):
-            bench.torch.cuda.synchronize()
-    return lambda: milliseconds(function, rep=20)
+    def shown(self) -> str:
+        """Return a line of text."""
+        parts = [", ".join(f"{peer} {rate:.4g}" for peer, rate in self.rates.items())]
+        if self.warm:
+            ratio = self.warm["tile"] / self.warm[self.reference]
+            parts.append(f"with a warm cache {ratio:.3f} of {self.reference}")
+        return f"{'; '.join(parts)} ({self.note})"
 
 
-def measure(bench: Bench, problem: Problem, unit: str) -> tuple[dict[str, float], str]:
-    """Return the rate of each peer, and the error of the first (after WRONG if large)."""
+def measure(bench: Bench, make: Callable[[], Problem], unit: str) -> Measured:
+    """Measure the problem that `make` makes; each call makes new arrays."""
+    problem = make()
     result = problem.peers["tile"]()
     apart = error(result, problem.peers[problem.expected]())
     kind = str(result.dtype).removeprefix("torch.")
     wrong = not apart <= TOLERANCE.get(kind, HALF_TOLERANCE)
-    timers = {name: timer(bench, run, unit) for name, run in problem.peers.items()}
-    times: dict[str, list[float]] = {name: [] for name in timers}
-    for _ in range(REPEATS if bench.torch is not None else 1):
-        for name, take in timers.items():
-            times[name].append(take())
-    rates = {n: problem.work / statistics.median(ts) / UNITS[unit] for n, ts in times.items()}
-    return rates, f"{'WRONG ' if wrong else ''}{apart:.0e}"
+    size = sum(array.nbytes for array in (*problem.inputs, result))
+    warm: dict[str, float] = {}
+    if bench.torch is not None and problem.inputs:
+        gpu_timing = importlib.import_module("gpu_timing")
+        copies = [problem] + [make() for _ in range(1, gpu_timing.copies_needed(size))]
+        warm = rates(problem, graphs([problem]), unit) if len(copies) > 1 else {}
+        cold = rates(problem, graphs(copies), unit)
+    else:
+        calls = {name: partial(milliseconds, run, rep=20) for name, run in problem.peers.items()}
+        cold = rates(problem, calls, unit)
+    note = f"{'WRONG ' if wrong else ''}{apart:.0e}"
+    return Measured(cold, warm, problem.work, size, problem.expected, note)
+
+
+def graphs(copies: list[Problem]) -> dict[str, Timer]:
+    """Return what times a call of each peer, in a CUDA graph of calls on copies of a problem.
+
+    Events time calls that cannot be captured as a graph.
+    """
+    gpu_timing = importlib.import_module("gpu_timing")
+
+    def timer(peer: str) -> Timer:
+        try:
+            timed = gpu_timing.Graph([copy.peers[peer] for copy in copies], SAMPLE)
+        except (RuntimeError, tile.TileError):
+            gpu_timing.torch.cuda.synchronize()
+            timed = gpu_timing.Events(copies[0].peers[peer], SAMPLE)
+        return lambda: timed() * 1e3
+
+    return {peer: timer(peer) for peer in copies[0].peers}
+
+
+def rates(problem: Problem, timers: Mapping[str, Timer], unit: str) -> dict[str, float]:
+    """Return the rate of each peer: medians of samples, which alternate in random order."""
+    times: dict[str, list[float]] = {peer: [] for peer in timers}
+    for _ in range(SAMPLES):
+        for peer in random.sample(list(timers), len(timers)):
+            times[peer].append(timers[peer]())
+    return {
+        peer: problem.work / statistics.median(its) / UNITS[unit] for peer, its in times.items()
+    }
 
 
 def peaks(bench: Bench) -> tuple[float, float]:
@@ -157,21 +194,18 @@ def run(bench: Bench, figure: Figure, results: Results, limit: float) -> bool:
             print(f"  the time limit leaves {len(missing) - index}: run this again", flush=True)
             break
         try:
-            problem = points[label]()
-            rates, note = measure(bench, problem, figure.unit)
+            measured = measure(bench, points[label], figure.unit)
         except Exception as failure:  # noqa: BLE001 - the other points are measured all the same
             text = str(failure).partition("\n")[0][:90]
             print(f"  {label}: FAILED {type(failure).__name__}: {text}", flush=True)
             right = False
             continue
         if limits is not None:
-            roof = min(limits[1], problem.work / problem.bytes * limits[0])
-            rates["roofline"] = roof / 1e12
-        point = {"label": label, "rates": rates, "reference": problem.expected, "note": note}
-        results.add(figure, point, list(points))
-        shown = ", ".join(f"{peer} {rate:.4g}" for peer, rate in rates.items())
-        print(f"  {label}: {shown} ({note})", flush=True)
-        right &= not note.startswith("WRONG")
+            roof = min(limits[1], measured.work / measured.bytes * limits[0])
+            measured.rates["roofline"] = roof / 1e12
+        results.add(figure, {"label": label, **measured.stored()}, list(points))
+        print(f"  {label}: {measured.shown()}", flush=True)
+        right &= not measured.note.startswith("WRONG")
     return right
 
 

@@ -44,14 +44,15 @@ class Problem:
     """One point of a figure: `peers` compute it, and the first of them is `tile`.
 
     work: operations, or bytes of memory that must be read and written. expected: the peer whose
-    result the first one must have. bytes: the same bytes, where `work` counts operations.
+    result the first one must have. inputs: the arrays that peers read, where `work` counts
+    operations.
     """
 
     label: str
     work: float
     peers: dict[str, Run]
     expected: str
-    bytes: float = 0.0
+    inputs: tuple[Any, ...] = ()
 
 
 Points = Iterator[tuple[str, Callable[[], Problem]]]
@@ -61,7 +62,7 @@ Points = Iterator[tuple[str, Callable[[], Problem]]]
 class Figure:
     """A figure: its points by label, each with the function that makes its problem.
 
-    unit: TFLOP/s, timed by CUDA graphs, or GB/s, timed with a cold L2 cache.
+    unit: TFLOP/s, timed by CUDA graphs, or GB/s, timed by single calls with a cold L2 cache.
     """
 
     name: str
@@ -92,7 +93,7 @@ def matmul_problem(bench: Bench, m: int, n: int, k: int, everyone: bool = False)
             peers[name] = if_it_runs(name, lambda: tilelang_matmul(a, b))
         peers[other] = lambda: a @ b
     present = {name: run for name, run in peers.items() if run is not None}
-    return Problem(f"{m}x{n}x{k}", 2.0 * m * n * k, present, other, 2.0 * (m * k + k * n + m * n))
+    return Problem(f"{m}x{n}x{k}", 2.0 * m * n * k, present, other, (a, b))
 
 
 def matmuls(*sizes: tuple[int, int, int], everyone: bool = False) -> Callable[[Bench], Points]:
@@ -131,7 +132,7 @@ def convolution(bench: Bench, number: int, dtype: str, precision: str) -> Proble
         other: other_convolution(bench, x, w, edges),
     }
     work = 2.0 * pixels * filters * r * s * channels
-    return Problem(f"task {number}", work, peers, other)
+    return Problem(f"task {number}", work, peers, other, (x, w))
 
 
 def other_convolution(bench: Bench, x: Any, w: Any, edges: tuple[int, int]) -> Run:
@@ -175,7 +176,7 @@ def shift_convolution(bench: Bench, number: int) -> Problem:
         peers["cuBLAS, 1x1 without shift"] = lambda: flat @ columns
         peers[other] = lambda: shifted(x, down, right) @ columns
     work = 2.0 * pixels * channels * filters
-    return Problem(f"task {number}", work, peers, other)
+    return Problem(f"task {number}", work, peers, other, (x, w))
 
 
 def shifted(x: Any, down: np.ndarray, right: np.ndarray) -> Any:

@@ -3,7 +3,9 @@
 Results are one JSON file for each kind of machine, "gpu" and "cpu":
 
     {"machine": text, "figures": {name: {"title", "unit", "xlabel", "date", "points": [
-        {"label", "x", "rates": {peer: rate}, "reference": peer, "note"}]}}}
+        {"label", "rates": {peer: rate}, "warm": {peer: rate}, "reference": peer, "note"}]}}}
+
+"warm" has the rates with a warm L2 cache; points with one kind of rates lack it.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ with the rest after a time limit. Figures 1, 8, 10 and 11 are those of "Triton: 
 Language and Compiler for Tiled Neural Network Computations" (MAPL 2019); the plots after them have
 the operations that introductions to Triton measure. The data is random, and each result is compared
 with that of the reference peer: "error" is the norm of the difference over that of the result. On a
-GPU, operations per second are timed by CUDA graphs, and bytes per second with a cold L2 cache. On a
-CPU, kernels run by OpenCL, and sizes are about a tenth: its rates show that the command works.
+GPU, the L2 cache is cold: operations per second are those of calls in a CUDA graph, in turn on
+copies of the operands that do not fit in it together. "Warm" is the ratio of calls on one copy, or
+empty if one copy does not fit either. On a CPU, kernels run by OpenCL, and sizes are about a tenth:
+its rates show that the command works.
 """
 
 
@@ -32,19 +36,28 @@ def peers_of(points: list[dict[str, Any]]) -> list[str]:
     return list(dict.fromkeys(peer for point in points for peer in point["rates"]))
 
 
+def ratio(rates: Mapping[str, float], reference: str) -> str:
+    """Return the first peer's rate over the reference's, or nothing if there is none."""
+    if "tile" not in rates or reference not in rates:
+        return ""
+    return f"{rates['tile'] / rates[reference]:.2f}"
+
+
 def table(figure: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a figure's table."""
     points = figure["points"]
     peers = peers_of(points)
-    header = [figure["xlabel"], *peers, "ratio", "error"]
+    warm = any("warm" in point for point in points)
+    header = [figure["xlabel"], *peers, "ratio", *(["warm"] if warm else []), "error"]
     yield f"| {' | '.join(header)} |"
     yield f"|{' --- |' * len(header)}"
     for point in points:
         rates = point["rates"]
         cells = [f"{rates[peer]:.4g}" if peer in rates else "" for peer in peers]
-        both = "tile" in rates and point["reference"] in rates
-        ratio = f"{rates['tile'] / rates[point['reference']]:.2f}" if both else ""
-        yield f"| {' | '.join([point['label'], *cells, ratio, point['note']])} |"
+        cells.append(ratio(rates, point["reference"]))
+        if warm:
+            cells.append(ratio(point.get("warm", {}), point["reference"]))
+        yield f"| {' | '.join([point['label'], *cells, point['note']])} |"
 
 
 def sections(kind: str, results: Mapping[str, Any], folder: Path) -> Iterator[str]:

@@ -118,7 +118,7 @@ def attention(bench: Bench, length: int, causal: bool) -> Problem:
         peers[other] = lambda: function(q, k, v, is_causal=causal)
     present = {name: run for name, run in peers.items() if run}
     work = 4.0 * batch * heads * length * length * size / (2 if causal else 1)
-    return Problem(str(length), work, present, other)
+    return Problem(str(length), work, present, other, (q, k, v))
 
 
 def triton_attention(bench: Bench, q: Any, k: Any, v: Any, causal: bool) -> Run:
