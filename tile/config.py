@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.faults import ALWAYS, parse_checks
 from tile.setting_texts import flag, names, number_of_bytes, one_of, order, positive
+from tile.triton_variables import VARIABLES, TritonVariable, first_set
 
 T = TypeVar("T")
 
@@ -45,76 +46,6 @@ class CompileEffect(Enum):
 DECIDES, WATCHES, NONE = CompileEffect
 
 
-TRITON = "TILE_TRITON"
-"""Set in programs for which `tile` is Triton; its value is the version."""
-
-
-def triton_flag(text: str) -> bool:
-    """Return the value of a flag of Triton."""
-    return text.lower() in ("1", "true", "yes", "on", "y")
-
-
-OFF = ("", "0", "false", "off", "no", "n")
-"""Texts that turn a variable of Triton off."""
-
-
-@dataclass(frozen=True)
-class TritonVariable(Generic[T]):
-    """An environment variable of Triton, and the value of a setting for its text.
-
-    `otherwise` is a second variable, which applies where the first is not set.
-    """
-
-    name: str
-    read: Callable[[str], T]
-    otherwise: TritonVariable[T] | None = None
-
-    @property
-    def applies(self) -> bool:
-        """True if a variable is set, in a program for which `tile` is Triton."""
-        return self._set() is not None
-
-    def value(self, default: T) -> T:
-        variable = self._set()
-        return default if variable is None else variable.read(os.environ[variable.name])
-
-    def _set(self) -> TritonVariable[T] | None:
-        if not os.environ.get(TRITON):
-            return None
-        if self.name in os.environ:
-            return self
-        return None if self.otherwise is None else self.otherwise._set()
-
-
-def triton_folder(name: str) -> str:
-    """Return a folder of Triton: of the cache, of dumps, or of files that replace stages."""
-    root = os.environ.get("TRITON_HOME") or os.path.expanduser("~")
-    return os.path.join(root, ".triton", name)
-
-
-def _triton_folder_if(variable: str, name: str) -> Callable[[str], str]:
-    """Return what reads a flag as the folder that another variable names."""
-
-    def read(text: str) -> str:
-        return (os.environ.get(variable) or triton_folder(name)) if triton_flag(text) else ""
-
-    return read
-
-
-def _all_passes(text: str) -> tuple[str, ...]:
-    return () if text.lower() in OFF else ("all",)
-
-
-def _only_kernel(text: str) -> str:
-    return "" if text.lower() in OFF or triton_flag(text) else text
-
-
-def _ptxas_options(text: str) -> str:
-    """Return `PTXAS_OPTIONS` and, as Triton does, what `DISABLE_PTXAS_OPT` adds."""
-    disabled = triton_flag(os.environ.get("DISABLE_PTXAS_OPT", ""))
-    return " ".join(filter(None, [text, "--opt-level 0" if disabled else ""]))
-
-
 def read_environment(name: str) -> str | None:
     """Return a variable of other packages, which is not a setting; None if it is not set."""
     return os.environ.get(name)
@@ -134,8 +65,8 @@ class Variable(Generic[T]):
 
     Its value is the override if there is one, else the environment's, else the default. `effect`
     defaults to the safe choice: kernels are compiled again if the variable differs. `parse` may be
-    left out for flags and text, and `name` if it is `TILE_` and the attribute's name. `triton` is
-    the variable of Triton that has the same effect in programs for which `tile` is Triton.
+    left out for flags and text, and `name` if it is `TILE_` and the attribute's name. Where it is
+    not set, a variable of Triton may decide (`tile.triton_variables`).
     """
 
     default: T
@@ -143,13 +74,14 @@ class Variable(Generic[T]):
     effect: CompileEffect = DECIDES
     parse: Callable[[str], T] | None = None
     name: str = ""
-    triton: TritonVariable[T] | None = None
+    triton: tuple[TritonVariable, ...] = field(init=False, default=())
     _key: object = field(init=False, repr=False, compare=False)
     _parsed: dict[object, T] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __set_name__(self, owner: type, attribute: str) -> None:
         name = self.name or f"TILE_{attribute.upper()}"
         object.__setattr__(self, "name", name)
+        object.__setattr__(self, "triton", VARIABLES.get(attribute, ()))
         object.__setattr__(self, "_key", os.environ.encodekey(name))
 
     def __get__(self, config: Config | None, owner: type) -> T:
@@ -163,15 +95,22 @@ class Variable(Generic[T]):
         if texts is None:
             text = os.environ.get(self.name)
             if text is None:
-                return self.default if self.triton is None else self.triton.value(self.default)
+                return self._of_triton() if self.triton else self.default
             return self._read(text)
         encoded = texts.get(self._key)
         if encoded is None:
-            return self.default if self.triton is None else self.triton.value(self.default)
+            return self._of_triton() if self.triton else self.default
         parsed = self._parsed.get(encoded, _UNREAD)
         if parsed is _UNREAD:
             parsed = self._parsed[encoded] = self._read(os.environ[self.name])
         return parsed  # type: ignore[no-any-return]
+
+    def _of_triton(self) -> T:
+        variable = first_set(self.triton)
+        if variable is None:
+            return self.default
+        value: T = variable.read(os.environ[variable.name])
+        return value
 
     def origin(self, config: Config) -> Origin:
         """Return the origin of the current value."""
@@ -180,7 +119,7 @@ class Variable(Generic[T]):
             return Origin.SCOPE
         texts = getattr(os.environ, "_data", None)  # as in `__get__`
         unset = self.name not in os.environ if texts is None else self._key not in texts
-        if unset and self.triton is not None and self.triton.applies:
+        if unset and first_set(self.triton) is not None:
             return Origin.ENVIRONMENT
         return Origin.DEFAULT if unset else Origin.ENVIRONMENT
 
@@ -213,18 +152,8 @@ class Config:
         True,
         "cache compiled kernels on disk for other processes (0: neither store nor look up)",
         NONE,
-        triton=TritonVariable("TRITON_ALWAYS_COMPILE", lambda text: not triton_flag(text)),
     )
-    cache_dir = Variable(
-        "",
-        "folder of the disk cache (default: the system's cache folder)",
-        NONE,
-        triton=TritonVariable(
-            "TRITON_CACHE_DIR",
-            str,
-            TritonVariable("TRITON_HOME", lambda _: triton_folder("cache")),
-        ),
-    )
+    cache_dir = Variable("", "folder of the disk cache (default: the system's cache folder)", NONE)
     cache_limit = Variable(
         1 << 30,
         "most bytes of the disk cache, as in 500M or 2G; the least recently used entries go first",
@@ -276,33 +205,12 @@ class Config:
     cuda_home = Variable(
         "", "the same as CUDA_PATH, which takes precedence", NONE, name="CUDA_HOME"
     )
-    libdevice = Variable(
-        "",
-        "path of libdevice.10.bc (default: that of a wheel or a toolkit)",
-        triton=TritonVariable("TRITON_LIBDEVICE_PATH", str),
-    )
-    ptxas = Variable(
-        "",
-        "path of ptxas (default: that of a wheel or a toolkit)",
-        NONE,
-        triton=TritonVariable("TRITON_PTXAS_PATH", str),
-    )
+    libdevice = Variable("", "path of libdevice.10.bc (default: that of a wheel or a toolkit)")
+    ptxas = Variable("", "path of ptxas (default: that of a wheel or a toolkit)", NONE)
     # part of the keys of cubins
-    ptxas_options = Variable(
-        "",
-        "further options of ptxas, such as --opt-level 0",
-        NONE,
-        triton=TritonVariable(
-            "PTXAS_OPTIONS",
-            _ptxas_options,
-            TritonVariable("DISABLE_PTXAS_OPT", lambda _: _ptxas_options("")),
-        ),
-    )
+    ptxas_options = Variable("", "further options of ptxas, such as --opt-level 0", NONE)
     print_ptxas = Variable(
-        False,
-        "print what ptxas reports of each kernel: registers, spills, memory",
-        NONE,
-        triton=TritonVariable("TRITON_DUMP_PTXAS_LOG", triton_flag),
+        False, "print what ptxas reports of each kernel: registers, spills, memory", NONE
     )
     python_breakpoint = Variable(
         "", "as for Python: 0 makes kernels ignore `breakpoint()`", NONE, name="PYTHONBREAKPOINT"
@@ -321,56 +229,27 @@ class Config:
         NONE,
     )
     print_after = Variable(
-        _NOTHING,
-        "passes after which the IR is printed to stderr, or `all`",
-        WATCHES,
-        parse=names,
-        triton=TritonVariable("MLIR_ENABLE_DUMP", _all_passes),
+        _NOTHING, "passes after which the IR is printed to stderr, or `all`", WATCHES, parse=names
     )
     print_kernel = Variable(
-        "",
-        "the kernel for which TILE_PRINT_AFTER prints (default: each)",
-        NONE,
-        triton=TritonVariable("MLIR_ENABLE_DUMP", _only_kernel),
+        "", "the kernel for which TILE_PRINT_AFTER prints (default: each)", NONE
     )
-    print_file = Variable(
-        "",
-        "a file to which TILE_PRINT_AFTER writes in place of stderr",
-        NONE,
-        triton=TritonVariable("MLIR_DUMP_PATH", str),
-    )
-    print_llvm = Variable(
-        False,
-        "print the LLVM IR of each kernel to stderr",
-        NONE,
-        triton=TritonVariable("LLVM_IR_ENABLE_DUMP", triton_flag),
-    )
-    print_ptx = Variable(
-        False,
-        "print the PTX of each kernel",
-        NONE,
-        triton=TritonVariable("NVPTX_ENABLE_DUMP", triton_flag),
-    )
+    print_file = Variable("", "a file to which TILE_PRINT_AFTER writes in place of stderr", NONE)
+    print_llvm = Variable(False, "print the LLVM IR of each kernel to stderr", NONE)
+    print_ptx = Variable(False, "print the PTX of each kernel", NONE)
     dump_stages = Variable(
         "",
         "folder for the stages of each kernel: in a subfolder of its own, kernel.ttir (tile IR), "
         ".ttgir (thread IR), .llir (LLVM IR) and .ptx",
         NONE,
-        triton=TritonVariable("TRITON_KERNEL_DUMP", _triton_folder_if("TRITON_DUMP_DIR", "dump")),
     )
     override_stages = Variable(
         "",
         "folder of files that replace stages (.ttir and .ptx), named as in TILE_DUMP_STAGES",
         NONE,
-        triton=TritonVariable(
-            "TRITON_KERNEL_OVERRIDE", _triton_folder_if("TRITON_OVERRIDE_DIR", "override")
-        ),
     )
     reproducer = Variable(
-        "",
-        "a file for the IR before a pass that fails, with the command that runs the pass",
-        NONE,
-        triton=TritonVariable("TRITON_REPRODUCER_PATH", str),
+        "", "a file for the IR before a pass that fails, with the command that runs the pass", NONE
     )
     dump = Variable(
         "",
@@ -382,32 +261,18 @@ class Config:
         "verify the IR after every pass, not only before the first and after the last",
         WATCHES,
     )
-    timings = Variable(
-        False,
-        "print the time that each pass took to stderr",
-        WATCHES,
-        triton=TritonVariable("MLIR_ENABLE_TIMING", triton_flag),
-    )
-    full_traceback = Variable(
-        False,
-        "keep the frames of this package in tracebacks",
-        NONE,
-        triton=TritonVariable("TRITON_FRONT_END_DEBUGGING", triton_flag),
-    )
+    timings = Variable(False, "print the time that each pass took to stderr", WATCHES)
+    full_traceback = Variable(False, "keep the frames of this package in tracebacks", NONE)
     print_autotuning = Variable(
         False,
         "print the timings of each autotuning run, and the skipped configurations, to stderr",
         NONE,
-        triton=TritonVariable("TRITON_PRINT_AUTOTUNING", triton_flag),
     )
     print_compiles = Variable(
         False, "print each compilation of a kernel, and what differs from earlier ones", NONE
     )
     cache_autotuning = Variable(
-        False,
-        "store the results of all autotuners on disk, as with `cache_results=True`",
-        NONE,
-        triton=TritonVariable("TRITON_CACHE_AUTOTUNING", triton_flag),
+        False, "store the results of all autotuners on disk, as with `cache_results=True`", NONE
     )
     triton = Variable(
         "",

@@ -119,10 +119,8 @@ def test_fusion_is_off_by_either_variable(monkeypatch: pytest.MonkeyPatch) -> No
 def test_variables_are_those_of_settings() -> None:
     found: dict[str, str] = {}
     for setting in config.variables().values():
-        variable = setting.triton
-        while variable is not None:
+        for variable in setting.triton:
             found[variable.name] = f"{found.get(variable.name, '')} {setting.name}".strip()
-            variable = variable.otherwise
     assert found == SETTINGS
     assert set(found) <= set(EFFECTS)
 

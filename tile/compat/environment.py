@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-from tile.config import TRITON, read_environment, write_environment
+from tile.config import read_environment, write_environment
+from tile.triton_variables import TRITON
 
 FOLDER = Path(__file__).parent / "path"
 """A folder for `PYTHONPATH`, in which Python finds a package `triton` that is this one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tile.config import OFF, read_environment
+from tile.config import read_environment
 from tile.tracebacks import warn
+from tile.triton_variables import OFF
 
 _ONE_CACHE = "the cache is files in a folder, TRITON_CACHE_DIR"
 _CHECKS = "TILE_SANITIZE and `tile check` find faults of kernels without a GPU"

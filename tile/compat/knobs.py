@@ -16,8 +16,9 @@ from typing import Any, Generic, TypeVar
 
 from tile.cache.disk_cache import cache_folder
 from tile.compat.hooks import Chain, CompilationListener, Listener, Single, connect
-from tile.config import read_environment, triton_flag, triton_folder, write_environment
+from tile.config import read_environment, write_environment
 from tile.ir.types import Precision
+from tile.triton_variables import triton_flag, triton_folder
 
 __all__ = [
     "amd",
