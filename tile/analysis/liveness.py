@@ -75,33 +75,36 @@ def liveness(function: Function) -> Liveness:
 
     Parameters are defined at 0; the first operation has number 1.
     """
-    starts: dict[Operation, int] = {}
-    ends: dict[Operation, int] = {}
-    defined: dict[Value, int] = dict.fromkeys(function.args, 0)
-    _number(function.body, 1, starts, ends, defined)
+    numbers = Numbers(function)
+    starts, ends = numbers.starts, numbers.ends
+    defined = dict.fromkeys(function.args, 0)
+    for op, start in starts.items():
+        for region in op.regions:
+            defined.update(dict.fromkeys(region.args, start))
+    for op, end in ends.items():
+        defined.update(dict.fromkeys(op.results, end))
     last = {value: _last_use(value, start, starts, ends) for value, start in defined.items()}
     ranges = {value: LiveRange(start, last[value]) for value, start in defined.items()}
     return Liveness(starts, ends, ranges)
 
 
-def _number(
-    block: Block,
-    following: int,
-    starts: dict[Operation, int],
-    ends: dict[Operation, int],
-    defined: dict[Value, int],
-) -> int:
-    """Number a block's operations from `following` on, and return the number after them."""
-    for op in block:
-        starts[op] = following
-        following += 1
-        for region in op.regions:
-            defined.update(dict.fromkeys(region.args, starts[op]))
-            following = _number(region, following, starts, ends, defined)
-        ends[op] = following if op.regions else starts[op]
-        following += bool(op.regions)
-        defined.update(dict.fromkeys(op.results, ends[op]))
-    return following
+class Numbers:
+    """The numbers of a function's operations, from 1 to `last`."""
+
+    def __init__(self, function: Function) -> None:
+        self.starts: dict[Operation, int] = {}
+        self.ends: dict[Operation, int] = {}
+        self.last = 0
+        self._block(function.body)
+
+    def _block(self, block: Block) -> None:
+        for op in block:
+            self.last += 1
+            self.starts[op] = self.last
+            for region in op.regions:
+                self._block(region)
+            self.last += bool(op.regions)
+            self.ends[op] = self.last
 
 
 def _last_use(

@@ -220,7 +220,8 @@ class ValueParser(TokenReader):
         try:
             return LAYOUTS[name].parse(token.text)
         except TileError as error:
-            self.fail(error.message, token)
+            inside = 0 if error.loc is None else error.loc.column
+            self.fail(error.message, replace(token, column=token.column + inside, text=""))
 
     def layout_names(self) -> None:
         """Parse `#name = layout`, any number of times."""

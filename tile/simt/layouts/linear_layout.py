@@ -82,7 +82,15 @@ as linear as all else. Its inverse after a layout of registers has the addresses
 **Order**: `columns` and `reshape_outs` pack the bits of several dimensions as NumPy flattens
 arrays: the last dimension named has the lowest bits.
 
-**Text**: `parse_layout` is the inverse of `str`; `layout_parser` has the grammar.
+**Text**: `parse_layout` is the inverse of `str`.
+
+    layout = "#linear{" [input {"," input}] "->" [output {"," output}] "}"
+    input  = name "=" "[" [basis {"," basis}] "]"          one basis for each bit, lowest first
+    basis  = "[" [number {"," number}] "]"                 one coordinate for each output
+    output = name "=" number                               its size
+
+Space may stand between any two words. The text has no brace but its first and last, so one that is
+part of a longer text, such as a type's, ends at the first `}`.
 
     >>> parse_layout("#linear{register = [[1], [2]], lane = [] -> dim0 = 4}")
     #linear{register = [[1],[2]], lane = [] -> dim0 = 4}
@@ -93,12 +101,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tile.ir.layout_kinds import declare_layout
+from tile.ir.value_parser import TokenReader
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import (
     Dims,
@@ -116,8 +125,8 @@ from tile.simt.layouts.dims import (
     subtract_dims,
     unpack,
 )
-from tile.simt.layouts.layout_parser import read_layout
 
+T = TypeVar("T")
 IntArray = npt.NDArray[np.int64]
 
 # Dimensions in order, each with the images of its bits, lowest bit first.
@@ -481,9 +490,40 @@ def zeros1d(size: int, in_dim: str, out_dim: str, out_size: int = 1) -> LinearLa
     return LinearLayout(((in_dim, (0,) * bits),), ((out_dim, log2_of(out_size, out_dim)),))
 
 
+KIND = "linear"
+
+
 def parse_layout(text: str) -> LinearLayout:
     """Parse a layout. Raises `ParseError` for wrong text, `LayoutError` for impossible layouts."""
-    return LinearLayout.of(*read_layout(text))
+    named_kind = text.lstrip().startswith(f"#{KIND}")
+    # `#` begins a token that is a whole layout.
+    reader = TokenReader(text.replace("#", " ", 1) if named_kind else text, "<layout>")
+    reader.expect(KIND if named_kind else f"#{KIND}", "{")
+
+    def numbers() -> list[int]:
+        reader.expect("[")
+        return [reader.integer() for _ in reader.until("]")]
+
+    def bases() -> list[list[int]]:
+        reader.expect("[")
+        return [numbers() for _ in reader.until("]")]
+
+    ins = _entries(reader, bases, "->")
+    outs = _entries(reader, reader.integer, "}")
+    reader.expect_end()
+    return LinearLayout.of(ins, outs)
 
 
-declare_layout("linear", LinearLayout, parse_layout)
+def _entries(reader: TokenReader, value: Callable[[], T], close: str) -> dict[str, T]:
+    """Parse `name = value`, separated by commas, and the token `close`."""
+    entries: dict[str, T] = {}
+    for _ in reader.until(close):
+        name = reader.expect_kind("word", "the name of a dimension")
+        if name.text in entries:
+            reader.fail(f"a layout names {name.text} once", name)
+        reader.expect("=")
+        entries[name.text] = value()
+    return entries
+
+
+declare_layout(KIND, LinearLayout, parse_layout)

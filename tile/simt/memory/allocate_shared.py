@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tile.analysis.call_graph import CallGraph
+from tile.analysis.liveness import Numbers
 from tile.errors import OutOfResourcesError, PassError
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.module import Module
@@ -217,40 +218,14 @@ Calls = Sequence[tuple[int, Operation]]
 
 def _in_order(function: Function) -> tuple[list[Buffer], Calls]:
     """Return the buffers of a function in the order of their first use, and its calls."""
-    numbers = _Numbers()
-    numbers.block(function.body)
-    buffers = [_live(op, numbers) for op in numbers.allocs]
+    numbers = Numbers(function)
+    buffers = [_live(op, numbers) for op in numbers.starts if op.defn is ops.shared.local_alloc]
     buffers.sort(key=lambda buffer: (buffer.start, numbers.starts[buffer.op]))
-    return buffers, [(numbers.starts[op], op) for op in numbers.calls]
+    calls = [(start, op) for op, start in numbers.starts.items() if op.defn is control.call]
+    return buffers, calls
 
 
-class _Numbers:
-    """The numbers of a function's operations in program order, as in `tile.analysis.liveness`."""
-
-    def __init__(self) -> None:
-        self.starts: dict[Operation, int] = {}
-        self.ends: dict[Operation, int] = {}
-        self.allocs: list[Operation] = []
-        self.calls: list[Operation] = []
-        self.last = 0
-
-    def block(self, block: Block) -> None:
-        for op in block:
-            self.last += 1
-            self.starts[op] = self.last
-            if op.defn is ops.shared.local_alloc:
-                self.allocs.append(op)
-            elif op.defn is control.call:
-                self.calls.append(op)
-            if op.regions:
-                if not op.defn.isolated:
-                    for region in op.regions:
-                        self.block(region)
-                self.last += 1
-            self.ends[op] = self.last
-
-
-def _live(alloc: Operation, numbers: _Numbers) -> Buffer:
+def _live(alloc: Operation, numbers: Numbers) -> Buffer:
     first, last = None, numbers.starts[alloc]
     copy = None
     for op in _accesses(alloc.result):
@@ -277,7 +252,7 @@ def _accesses(mem: Value) -> Iterator[Operation]:
             yield op
 
 
-def _span(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]:
+def _span(op: Operation, alloc: Operation, numbers: Numbers) -> tuple[int, int]:
     """Return the span of an access: the outermost loop around it that the buffer is older than."""
     start, end = numbers.starts[op], numbers.ends[op]
     for outer in op.ancestors():
@@ -288,7 +263,7 @@ def _span(op: Operation, alloc: Operation, numbers: _Numbers) -> tuple[int, int]
     return start, end
 
 
-def _until_waited(alloc: Operation, start: int, copied: int, numbers: _Numbers) -> tuple[int, int]:
+def _until_waited(alloc: Operation, start: int, copied: int, numbers: Numbers) -> tuple[int, int]:
     """Extend the range of a buffer, last copied to at `copied`, to a certain wait for that.
 
     Waits in nested blocks may not execute. If there is none, the wait is that of the enclosing
@@ -308,7 +283,7 @@ def _until_waited(alloc: Operation, start: int, copied: int, numbers: _Numbers) 
     return start, numbers.last
 
 
-def _wait_behind(block: Block, copied: int, numbers: _Numbers) -> Operation | None:
+def _wait_behind(block: Block, copied: int, numbers: Numbers) -> Operation | None:
     """Return the first wait in a block that certainly covers a copy that started at `copied`."""
     op = block.last
     behind: list[Operation] = []
