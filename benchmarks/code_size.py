@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 DIVIDED = frozenset({"backends", "frontend", "ir", "runtime", "simt"})
 # Features that came after the packages were laid out: prefixes of the paths of their files.
 FEATURES = {
-    "kernels to call: `tile.ops`": "ops/ tools/ops_page.py",
+    "kernels to call: `tile.ops`": "ops/",
     "`import triton`": """compat/ tools/triton.py _import_hooks.py language/base/compile_options.py
         language/block_pointer.py language/composed.py language/core.py language/replacements.py
         language/scaled_dot.py language/slices.py frontend/python/aggregates.py

@@ -280,7 +280,7 @@ ELSEWHERE = frozenset(
     IMAD.WIDE IOBase LEA M_TRIM_THRESHOLD NAME_reference TILE_INTERP_...
     __builtin_load_halff _near atomic_KIND_ELEMENT bitreverse
     chunk_fwd_kernel_h diskcache effort_profile.py longlist
-    willreturn x_0
+    willreturn
     """.split()
 )
 NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
@@ -314,7 +314,7 @@ def words_of_code(path: Path) -> Iterator[str]:
 def test_names_in_prose_exist() -> None:
     root = PACKAGE.parent
     known = {*dir(builtins), *keyword.kwlist}
-    for folder in ("tile", "tests", "examples", "benchmarks"):
+    for folder in ("tile", "docs", "tests", "examples", "benchmarks"):
         for path in (root / folder).rglob("*.*"):
             sources = (".py", ".pyi", ".tile", ".cl", ".ll", ".lark")
             if path.suffix in sources and path != Path(__file__):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tile
+from docs.reference.stubs import functions
 from tile import language
 from tile._lazy import is_lazy_reexport, lazy_import
-from tile.tools.stub import functions
 
 
 def test_every_public_name_is_there() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tile.tools import ops_page
+from docs.reference import ops
 
-BENCHMARKS = Path(ops_page.__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(ops.__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def test_a_run_replaces_rows_of_its_problems(records: Path) -> None:
 def test_the_page_shows_the_greatest_problem(
     records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops_page, "RECORDS", records)
-    page = "\n".join(ops_page.ops_page())
+    monkeypatch.setattr(ops, "RECORDS", records)
+    page = "\n".join(ops.ops_page())
     assert "| 4x1024: 1235 GB/s, 1.24 of the peer's |" in page  # 1235 / 1000 is 1.235
     assert (
         "| `dropout` | [pointwise/dropout](../tile/ops/pointwise/dropout.py) | 4x8: 3 GB/s |"
@@ -53,6 +53,6 @@ def test_the_page_shows_the_greatest_problem(
 
 
 def test_a_page_without_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ops_page, "RECORDS", tmp_path / "none.json")
-    page = "\n".join(ops_page.ops_page())
+    monkeypatch.setattr(ops, "RECORDS", tmp_path / "none.json")
+    page = "\n".join(ops.ops_page())
     assert "No speed is recorded yet." in page and "GB/s |" not in page

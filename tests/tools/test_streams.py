@@ -46,7 +46,6 @@ COMMANDS = {
     "help": ["--help"],
     "help of a command": ["check", "--help"],
     "cache": ["cache", "size"],
-    "reference": ["reference", "passes"],
     "opt": ["opt", "--list"],
     "check": ["check", "program.py"],
     "trace": ["trace", "program.py"],

@@ -37,7 +37,6 @@ COMMANDS = (
     "info",
     "link",
     "opt",
-    "reference",
     "trace",
     "triton",
     "tune",

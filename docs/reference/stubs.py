@@ -1,12 +1,11 @@
 """Generate the type stubs of `tile.language` and the names of its functions.
 
 Type checkers cannot read the implementation: its functions have a hidden parameter, its values take
-their methods and operators from tables, and its types are objects. `tile reference stub` generates
-plain classes and functions of the same names from these declarations, so that a checker accepts the
-kernels that the compiler accepts.
+their methods and operators from tables, and its types are objects. The stubs are plain classes and
+functions of the same names, made from these declarations, so that a checker accepts the kernels
+that the compiler accepts.
 
-`tile reference functions` generates the table of functions and their modules, so that
-`import tile.language` imports none of them.
+The table of functions and their modules lets `import tile.language` import none of them.
 """
 
 from __future__ import annotations

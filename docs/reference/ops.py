@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import tile.ops
+from docs.reference.stubs import template
 from tile.ops.core.autograd import is_differentiable
-from tile.tools.stub import template
 
 Function = Callable[..., Any]
 Record = dict[str, Any]
-RECORDS = Path(tile.ops.__file__).parents[2] / "docs/results/ops.json"
+RECORDS = Path(__file__).parents[1] / "results/ops.json"
 NO_SPEED = "not recorded"
 NOT_MEASURED = {"enable", "use"}  # no ops
 
 
 def ops_page() -> Iterator[str]:
     """Yield the lines of the page: a table of all functions, then a section for each file."""
-    yield template("ops.md")
+    yield template("ops.txt")
     functions = sorted(
         (getattr(tile.ops, name) for name in tile.ops.__all__),
         key=lambda function: (function.__module__, function.__name__),

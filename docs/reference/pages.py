@@ -1,28 +1,7 @@
-"""`tile reference`: print the reference of the language, the IR or the passes.
-
-Print what is generated from declarations: a reference page as Markdown, or a type stub.
-
-  tile reference language       docs/language.md: the functions of tl.*
-  tile reference ir             docs/ir.md: the operations of the IR
-  tile reference passes         docs/passes.md: the passes, with IR before and after
-  tile reference ops            docs/ops.md: the library of kernels, tile.ops
-  tile reference compat         docs/compat.md: what `import triton` gives of Triton
-  tile reference functions      tile/language/_functions.py: the names of the functions of tl.*
-  tile reference stub           tile/language/__init__.pyi: the stub of tl.*
-  tile reference math-stub      tile/language/_math.pyi: the stub of tl.math
-  tile reference random-stub    tile/language/_random.pyi: the stub of tl.random
-  tile reference core-stub      tile/language/core.pyi: the stub of tl.core
-  tile reference standard-stub  tile/language/standard.pyi: the stub of tl.standard
-  tile reference ops-stub       tile/ops/__init__.pyi: the stub of tile.ops
-  tile reference libdevice      docs/libdevice.md: the functions of tl.extra.libdevice
-  tile reference inline-ptx     docs/inline_ptx.md: the PTX that every backend executes
-  tile reference libdevice-stub tile/language/extra/libdevice.pyi: its stub
-  tile reference --write        write each to its file in the source tree of this package
-"""
+"""The generated files: their names on the command line, their paths, and their lines."""
 
 from __future__ import annotations
 
-import argparse
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,10 +10,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import tile
 import tile.language as tl
 import tile.language.math as language_math
 import tile.language.random as language_random
+from docs.reference.ops import ops_page, ops_stub_page
+from docs.reference.stubs import (
+    functions,
+    functions_page,
+    libdevice_stub_page,
+    module_stub_page,
+    stub_page,
+    template,
+)
 from tile.compat.ignored_variables import ELSEWHERE, IGNORED, NEEDLESS, PROFILER
 from tile.compat.knobs import EFFECTS
 from tile.compat.reasons import ABSENT_MODULES
@@ -50,27 +37,18 @@ from tile.language import core, standard
 from tile.language.base.builtin import DESCRIPTOR_MEMBERS, Builtin
 from tile.simt import ops as simt
 from tile.simt.pass_pipeline import LOWER
-from tile.tools.ops_page import ops_page, ops_stub_page
-from tile.tools.stub import (
-    functions,
-    functions_page,
-    libdevice_stub_page,
-    module_stub_page,
-    stub_page,
-    template,
-)
 from tile.transforms.expand_inline_asm.comparisons import COMPARISONS
 from tile.transforms.expand_inline_asm.execution import RULES as PTX_RULES
 from tile.transforms.pass_pipeline import INLINE_ASM, TILE
 
 VERSIONS = ("3.6", "3.8", "3.9")  # of Triton, whose names the page compares
 DIFFERENT, ABSENT = State.DIFFERENT, State.ABSENT
-SOURCE_TREE = Path(tile.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def language_page() -> Iterator[str]:
     """Yield the lines of the page on `tl.*`."""
-    yield template("language.md")
+    yield template("language.txt")
     yield inspect.cleandoc(tl.__doc__ or "").partition("\n\n")[2] + "\n"
     declared = sorted(functions().values(), key=lambda f: (f.__module__, f.name))
     for module, family in groupby(declared, key=lambda f: f.__module__):
@@ -89,7 +67,7 @@ def language_page() -> Iterator[str]:
 def _accuracy() -> Iterator[str]:
     """Yield the section with the errors that declarations of operations state."""
     yield "## accuracy\n"
-    yield template("accuracy.md")
+    yield template("accuracy.txt")
     yield "| function | error | for operands in |"
     yield "| --- | --- | --- |"
     for defn in (d for d in OPS if d.elementwise and d.accepts and set(d.accepts) & set(FLOATS)):
@@ -122,7 +100,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def ir_page() -> Iterator[str]:
     """Yield the lines of the page on operations."""
-    yield template("ir.md")
+    yield template("ir.txt")
     lowered = simt.__name__
     defns_in_order = sorted(OPS, key=lambda defn: defn.rule.__module__.startswith(lowered))
     for module, defns in groupby(defns_in_order, key=lambda defn: defn.rule.__module__):
@@ -174,7 +152,7 @@ def properties(defn: OpDef) -> Iterator[str]:
 
 def passes_page() -> Iterator[str]:
     """Yield the lines of the page on passes: the pipelines' passes in order, then the others."""
-    yield template("passes.md")
+    yield template("passes.txt")
     tile = [INLINE_ASM, *(item.defn for item in TILE)]
     sections = {
         "On tiles": list(dict.fromkeys(tile)),
@@ -206,7 +184,7 @@ def _levels(defn: PassDef) -> str:
 
 def compat_page() -> Iterator[str]:
     """Yield the lines of the page on programs written for Triton."""
-    yield template("compat.md")
+    yield template("compat.txt")
     entries = list(surface())
     yield "| module | 3.6 | 3.8 | 3.9 | different | absent |"
     yield "| --- | --- | --- | --- | --- | --- |"
@@ -256,7 +234,7 @@ def _versioned(entry: Entry) -> str:
 
 def libdevice_page() -> Iterator[str]:
     """Yield the lines of the page on libdevice: a row for each symbol."""
-    yield template("libdevice.md")
+    yield template("libdevice.txt")
     yield "| function | types | error | for operands in | symbol |"
     yield "| --- | --- | --- | --- | --- |"
     for name, symbols in sorted(libdevice_functions().items()):
@@ -270,7 +248,7 @@ def libdevice_page() -> Iterator[str]:
 
 def inline_ptx_page() -> Iterator[str]:
     """Yield the lines of the page on inline PTX: a row for each rule of an instruction."""
-    yield template("inline_ptx.md")
+    yield template("inline_ptx.txt")
     yield "| instruction | types | modifiers |"
     yield "| --- | --- | --- |"
     types: dict[tuple[str, str], list[str]] = {}
@@ -331,20 +309,4 @@ def page(name: str) -> str:
 def write_pages() -> None:
     """Write every page to its file."""
     for name, entry in PAGES.items():
-        (SOURCE_TREE / entry.path).write_text(page(name), "utf-8")
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command to a parser."""
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("page", nargs="?", choices=PAGES, help="which page")
-    target.add_argument("--write", action="store_true", help="write every page to its file")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command, and return its exit status."""
-    if options.write:
-        write_pages()
-    else:
-        print(page(options.page), end="")
-    return 0
+        (ROOT / entry.path).write_text(page(name), "utf-8")
