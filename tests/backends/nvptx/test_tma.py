@@ -66,8 +66,8 @@ def test_adjacent_instructions_of_one_thread_are_elected_together() -> None:
     assert ["@!p bra done;" in line for line in elected] == [True, True, False]
     assert elected[-1].count("@p ") == 2
     stores = [line for line in ptx.splitlines() if "elect.sync" in line and STORE in line]
-    assert ["bra done" in line for line in stores] == [False]
-    assert stores[0].count("@p cp.async.bulk") == 3  # with the commit and the wait
+    assert ["@!p bra done;" in line for line in stores] == [True]
+    assert stores[0].count("cp.async.bulk") == 3  # with the commit and the wait
 
 
 def test_warpgroups_store_boxes_of_their_rows() -> None:
