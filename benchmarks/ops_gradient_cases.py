@@ -190,7 +190,8 @@ def on_gpu() -> Iterator[Problem]:
     yield from norms(32, 256, 56)
     yield from pools(32, 256, 56)
     yield from products(64, 14, 256, 4096, 128)
-    yield from attentions(4, 32, 2048, 128)
+    for heads, size in ((32, 128), (16, 256), (32, 96)):
+        yield from attentions(4, heads, 2048, size)
 
 
 def on_cpu() -> Iterator[Problem]:

@@ -45,7 +45,11 @@ def problem(queries: int, keys: int, size: int, causal: bool) -> list[np.ndarray
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    ("queries", "keys", "size"), [(64, 128, 64), (32, 64, 128), (77, 150, 64), (70, 70, 128)]
+    ("queries", "keys", "size"),
+    [
+        *((64, 128, 64), (32, 64, 128), (77, 150, 64), (70, 70, 128)),
+        *((64, 64, 96), (70, 90, 80), (32, 64, 192), (45, 70, 256), (33, 33, 40)),
+    ],
 )
 def test_results(queries: int, keys: int, size: int, causal: bool, launched: list[str]) -> None:
     """Queries and keys are no multiples of a block, nor are heads."""
@@ -78,7 +82,7 @@ def test_scales_that_are_not_positive(scale: float) -> None:
 
 @pytest.mark.parametrize(
     ("size", "options"),
-    [(64, {"window": 20}), (48, {}), (64, {"bias": heads(1, 1, 40, 70)})],
+    [(64, {"window": 20}), (32, {}), (36, {}), (64, {"bias": heads(1, 1, 40, 70)})],
 )
 def test_what_is_loaded_by_pointers(
     size: int, options: dict[str, Any], launched: list[str]

@@ -28,7 +28,7 @@ from tile.ops.sequence.attention_arguments import (
 )
 from tile.ops.sequence.attention_bias_launches import bias_gradient, slopes_gradient
 from tile.ops.sequence.attention_gradient_launches import TABLE, Gradients, launch_delta
-from tile.ops.sequence.descriptor_kv_gradient import SIZES
+from tile.ops.sequence.descriptor_kv_gradient import is_of_size
 
 
 @planned()
@@ -109,7 +109,7 @@ def attention_backward(
 def _describes(call: Call, *operands: Operand) -> bool:
     """Return True if there are kernels that load blocks of q, k, v and dout by descriptors."""
     source = operands[0]
-    fits = source.shape[-1] in SIZES and source.dtype.itemsize == 2
+    fits = is_of_size(source.shape[-1]) and source.dtype.itemsize == 2
     return fits and all(operand.size for operand in operands) and call.describes(*operands)
 
 

@@ -99,10 +99,17 @@ class Gradients:
         result: that of attention.
         """
         sizes = (self.batches, self.heads, self.key_heads, self.queries, self.keys)
-        options = {"SCALE": scale, "LOG2_SCALE": scale * LOG2_E, "SIZE": size, "CAUSAL": causal}
+        head = tile.next_power_of_2(size)
+        options = {
+            "SCALE": scale,
+            "LOG2_SCALE": scale * LOG2_E,
+            "SIZE": size,
+            "HEAD": head,
+            "CAUSAL": causal,
+        }
         dq, dk, dv = self.outputs
         *tensors, log_sums, delta = self.inputs
-        tiles = QUERY_TILES.select(backend, size)
+        tiles = QUERY_TILES.select(backend, head)
         blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
         grid, order = self._query_grid(blocks, size, causal)
         launch(descriptor_q_kernel, grid)(
@@ -112,7 +119,7 @@ class Gradients:
             **options,
             **tiles,
         )
-        tiles = KEY_TILES.select(backend, size)
+        tiles = KEY_TILES.select(backend, head)
         blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
         grid, order = self._key_grid(blocks, size, causal)
         launch(descriptor_kv_kernel, grid)(

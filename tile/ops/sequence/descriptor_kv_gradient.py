@@ -13,18 +13,28 @@ from tile.ops.core.batched_grid import place
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.seen_keys import is_seen
 
-SIZES = (64, 128)  # of a head, which these tiles are for
+_SQUARE = {"BLOCK_M": 64, "BLOCK_N": 64}
 _FOUR = {"num_warps": 4, "num_stages": 2}
-# By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md).
+# By the power of two from the size of a head on. H200, float16, 4 x 32 x 4096, 2026-11-26, and 256
+# elements 4 x 16 x 4096, 2026-11-29 (docs/notes/ops.md).
 KEY_TILES = Table(
     {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": True, **_FOUR},
-            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": False, **_FOUR},
+            (64,): {**_SQUARE, "warp_specialize": True, **_FOUR},
+            (256,): {**_SQUARE, "warp_specialize": True, "num_warps": 8, "num_stages": 2},
+            (ANY,): {**_SQUARE, "warp_specialize": False, **_FOUR},
         }
     },
 )
+
+
+def is_of_size(size: int) -> bool:
+    """Return True if the kernels by descriptors are for heads of this size.
+
+    Those of smaller heads by pointers are faster; of larger ones, the tiles exceed shared memory.
+    """
+    return 32 < size <= 256
 
 
 @tile.jit
@@ -45,7 +55,7 @@ def accumulate_kv(
     dk,
     dv,
     LOG2_SCALE: tl.constexpr,
-    SIZE: tl.constexpr,
+    HEAD: tl.constexpr,
     CAUSAL: tl.constexpr,
     RAGGED: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -65,7 +75,7 @@ def accumulate_kv(
     for start in range(begin, queries + before, BLOCK_M):
         query = start - before + tl.arange(0, BLOCK_M)
         if RAGGED:
-            q = q_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, SIZE)
+            q = q_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, HEAD)
         else:
             q = q_source.load([row + start, 0])
         log_sum = log_sums.load([row + start])
@@ -73,7 +83,7 @@ def accumulate_kv(
         if LOG2_SCALE <= 0:  # else after the mask, in one operation with the sum's subtraction
             scores *= LOG2_SCALE
         if RAGGED:
-            dout = dout_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, SIZE)
+            dout = dout_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, HEAD)
         else:
             dout = dout_source.load([row + start, 0])
         delta = deltas.load([row + start])
@@ -112,6 +122,7 @@ def descriptor_kv_kernel(
     SCALE: tl.constexpr,
     LOG2_SCALE: tl.constexpr,
     SIZE: tl.constexpr,
+    HEAD: tl.constexpr,
     GROUPED: tl.constexpr,
     CAUSAL: tl.constexpr,
     RAGGED: tl.constexpr,
@@ -121,10 +132,10 @@ def descriptor_kv_kernel(
 ):
     rows = batches * heads * queries
     if RAGGED:
-        shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, SIZE]
+        shape, block = [batches, heads, queries, SIZE], [1, 1, BLOCK_M, HEAD]
         strides = [heads * queries * SIZE, queries * SIZE, SIZE, 1]
     else:  # no block crosses the end of a head: fewer indices, which take registers
-        shape, block, strides = [rows, SIZE], [BLOCK_M, SIZE], [SIZE, 1]
+        shape, block, strides = [rows, SIZE], [BLOCK_M, HEAD], [SIZE, 1]
     q_source = tl.make_tensor_descriptor(q_ptr, shape, strides, block)
     dout_source = tl.make_tensor_descriptor(dout_ptr, shape, strides, block)
     # A block that crosses an end of a head has sums of another one, which are masked.
@@ -135,19 +146,21 @@ def descriptor_kv_kernel(
     first = rank * BLOCK_N
     key = first + tl.arange(0, BLOCK_N)
     base = number.to(tl.int64) * (keys * SIZE)
-    at = key[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
-    inside = (key < keys)[:, None] if RAGGED else None
-    zero = 0.0 if RAGGED else None
+    feature = tl.arange(0, HEAD)[None, :]
+    at = key[:, None] * SIZE + feature
+    masked: tl.constexpr = RAGGED or SIZE < HEAD
+    inside = (key < keys)[:, None] & (feature < SIZE) if masked else None
+    zero = 0.0 if masked else None
     k = tl.load(k_ptr + base + at, mask=inside, other=zero)
     v = tl.load(v_ptr + base + at, mask=inside, other=zero)
-    dk = tl.zeros((BLOCK_N, SIZE), tl.float32)
-    dv = tl.zeros((BLOCK_N, SIZE), tl.float32)
+    dk = tl.zeros((BLOCK_N, HEAD), tl.float32)
+    dv = tl.zeros((BLOCK_N, HEAD), tl.float32)
     begin = 0
     if CAUSAL:
         begin = max(first - (keys - queries), 0) // BLOCK_M * BLOCK_M
     sources = q_source, dout_source, log_sums, deltas
     keys_of_block = begin, queries, keys, k, v, first
-    options = LOG2_SCALE, SIZE, CAUSAL, RAGGED, BLOCK_M, BLOCK_N
+    options = LOG2_SCALE, HEAD, CAUSAL, RAGGED, BLOCK_M, BLOCK_N
     if GROUPED:
         group = heads // key_heads
         for head in range(key_head * group, (key_head + 1) * group):
@@ -162,7 +175,7 @@ def descriptor_kv_kernel(
         tl.store(dk_ptr + base + at, dk, mask=inside)
         tl.store(dv_ptr + base + at, dv, mask=inside)
     else:
-        shape, block = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE]
+        shape, block = [batches * key_heads * keys, SIZE], [BLOCK_N, HEAD]
         row = number * keys + first
         tl.make_tensor_descriptor(dk_ptr, shape, [SIZE, 1], block).store([row, 0], dk)
         tl.make_tensor_descriptor(dv_ptr, shape, [SIZE, 1], block).store([row, 0], dv)

@@ -12,7 +12,8 @@ from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.seen_keys import is_seen
 
 _FOUR = {"num_warps": 4, "num_stages": 2}
-# By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-26 (docs/notes/ops.md).
+# By the power of two from the size of a head on. H200, float16, 4 x 32 x 4096, 2026-11-26, and 256
+# elements 4 x 16 x 4096, 2026-11-29 (docs/notes/ops.md).
 QUERY_TILES = Table(
     {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
@@ -42,6 +43,7 @@ def descriptor_q_kernel(
     SCALE: tl.constexpr,
     LOG2_SCALE: tl.constexpr,
     SIZE: tl.constexpr,
+    HEAD: tl.constexpr,
     CAUSAL: tl.constexpr,
     RAGGED: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -49,10 +51,10 @@ def descriptor_q_kernel(
     BATCH_AXIS: tl.constexpr = 1,
 ):
     if RAGGED:
-        shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, SIZE]
+        shape, block = [batches, key_heads, keys, SIZE], [1, 1, BLOCK_N, HEAD]
         strides = [key_heads * keys * SIZE, keys * SIZE, SIZE, 1]
     else:
-        shape, block, strides = [batches * key_heads * keys, SIZE], [BLOCK_N, SIZE], [SIZE, 1]
+        shape, block, strides = [batches * key_heads * keys, SIZE], [BLOCK_N, HEAD], [SIZE, 1]
     k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
     v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
     rank, number = place(BATCH_AXIS)
@@ -62,17 +64,19 @@ def descriptor_q_kernel(
         rank = tl.cdiv(queries, BLOCK_M) - 1 - rank
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     row = number.to(tl.int64) * queries
-    at = query[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
+    feature = tl.arange(0, HEAD)[None, :]
+    at = query[:, None] * SIZE + feature
     exists = query < queries if RAGGED else None
-    inside = (query < queries)[:, None] if RAGGED else None
-    zero = 0.0 if RAGGED else None
+    masked: tl.constexpr = RAGGED or SIZE < HEAD
+    inside = (query < queries)[:, None] & (feature < SIZE) if masked else None
+    zero = 0.0 if masked else None
     q = tl.load(q_ptr + row * SIZE + at, mask=inside, other=zero)
     dout = tl.load(dout_ptr + row * SIZE + at, mask=inside, other=zero)
-    log_sum = tl.load(log_sum_ptr + row + query, mask=exists, other=zero)
+    log_sum = tl.load(log_sum_ptr + row + query, mask=exists, other=0.0 if RAGGED else None)
     out = tl.load(out_ptr + row * SIZE + at, mask=inside, other=zero)
     delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), axis=1)
     tl.store(delta_ptr + row + query, delta, mask=exists)
-    dq = tl.zeros((BLOCK_M, SIZE), tl.float32)
+    dq = tl.zeros((BLOCK_M, HEAD), tl.float32)
     first = rank * BLOCK_M + keys - queries
     end = keys
     if CAUSAL:
@@ -80,7 +84,7 @@ def descriptor_q_kernel(
     for start in range(0, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)
         if RAGGED:
-            k = k_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+            k = k_source.load([batch, head, start, 0]).reshape(BLOCK_N, HEAD)
         else:
             k = k_source.load([key_row + start, 0])
         scores = tl.dot(q, tl.trans(k))
@@ -96,7 +100,7 @@ def descriptor_q_kernel(
             scores *= LOG2_SCALE
         p = tl.exp2(scores - log_sum[:, None])
         if RAGGED:
-            v = v_source.load([batch, head, start, 0]).reshape(BLOCK_N, SIZE)
+            v = v_source.load([batch, head, start, 0]).reshape(BLOCK_N, HEAD)
         else:
             v = v_source.load([key_row + start, 0])
         dp = tl.dot(dout, tl.trans(v))
@@ -106,6 +110,6 @@ def descriptor_q_kernel(
     if RAGGED:
         tl.store(dq_ptr + row * SIZE + at, dq, mask=inside)
     else:
-        shape, block = [batches * heads * queries, SIZE], [BLOCK_M, SIZE]
+        shape, block = [batches * heads * queries, SIZE], [BLOCK_M, HEAD]
         target = tl.make_tensor_descriptor(dq_ptr, shape, [SIZE, 1], block)
         target.store([number * queries + rank * BLOCK_M, 0], dq)

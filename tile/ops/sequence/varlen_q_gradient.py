@@ -1,9 +1,10 @@
 """The gradient of queries of attention of sequences: TMA copies blocks of keys and values.
 
-As in descriptor_q_gradient.py, a program has a block of queries. Keys of a block that ends in the
-next sequence have pointers and masks, as what that sequence has may not be finite. The kernel
-stores delta, and copies the sums of the forward pass, where TMA can load them for the gradients of
-keys: the sums of a sequence begin at a multiple of 16 bytes.
+As in descriptor_q_gradient.py, a program has a block of queries. Blocks of keys end with their
+sequence: beyond it they have zeros (attention_loop.py). The kernel stores delta, and copies the
+sums of the forward pass, where TMA can load them for the gradients of keys: the sums of a sequence
+begin at a multiple of 16 bytes, and those of queries that its last block lacks are zeros. Programs
+without queries do not return early, since loops in branches are not warp-specialized.
 """
 
 from __future__ import annotations
@@ -11,32 +12,26 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.batched_grid import place
-from tile.ops.core.tables import ANY, Table
+from tile.ops.sequence.attention_loop import sequence_rows
 from tile.ops.sequence.attention_probabilities import sequence
 
 ALIGNED = tl.constexpr(4)  # sums in 16 bytes
-_FOUR = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
-# By the size of a head. Registers bound programs to as many as have no spills in their loops by
-# ptxas. Not measured.
-QUERY_TILES = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
-    {"nvptx": {(64,): {**_FOUR, "maxnreg": 128}, (ANY,): _FOUR}},
-)
-KEY_TILES = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
-    {"nvptx": {(64,): {**_FOUR, "maxnreg": 168}, (ANY,): _FOUR}},
-)
 
 
 @tile.jit
-def first_sum(row, number):
+def first_sum(row, number, GAP: tl.constexpr):
     """Return where the sums of sequence `number` begin, whose first token is `row`."""
-    return tl.cdiv(row, ALIGNED) * ALIGNED + number * ALIGNED
+    return tl.cdiv(row, ALIGNED) * ALIGNED + number * GAP
 
 
-def count_sums(tokens: int, sequences: int) -> int:
+def gap_of(block: int) -> int:
+    """Return the sums between those of two sequences, for a last block that is not whole."""
+    return block + ALIGNED.value
+
+
+def count_sums(tokens: int, sequences: int, gap: int) -> int:
     """Return the number of sums of a head, so that those of each begin at 16 bytes."""
-    return tile.cdiv(tokens + (sequences + 1) * ALIGNED.value, 16) * 16
+    return tile.cdiv(tokens + (sequences + 1) * gap, 16) * 16
 
 
 @tile.jit
@@ -62,15 +57,16 @@ def varlen_q_kernel(
     SCALE: tl.constexpr,
     LOG2_SCALE: tl.constexpr,
     SIZE: tl.constexpr,
+    HEAD: tl.constexpr,
+    GAP: tl.constexpr,
     CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BATCH_AXIS: tl.constexpr = 1,
 ):
-    shape, block = [key_heads, key_tokens, SIZE], [1, BLOCK_N, SIZE]
-    strides = [SIZE, key_heads * SIZE, 1]
-    k_source = tl.make_tensor_descriptor(k_ptr, shape, strides, block)
-    v_source = tl.make_tensor_descriptor(v_ptr, shape, strides, block)
+    strides = 0, SIZE, tl.cast(key_heads, tl.int64) * SIZE
+    k_source = sequence_rows(k_ptr, strides, key_tokens, key_heads, SIZE, BLOCK_N, HEAD)
+    v_source = sequence_rows(v_ptr, strides, key_tokens, key_heads, SIZE, BLOCK_N, HEAD)
     rank, number = place(BATCH_AXIS)
     number, head = number // heads, number % heads
     key_head = head // (heads // key_heads)
@@ -79,48 +75,39 @@ def varlen_q_kernel(
     )
     if CAUSAL:  # those that see the most keys first, so that no long one is last
         rank = tl.cdiv(longest, BLOCK_M) - 1 - rank
-    if rank * BLOCK_M >= queries:
-        return
-    feature = tl.arange(0, SIZE)[None, :]
+    feature = tl.arange(0, HEAD)[None, :]
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     exists = query < queries
     at = (q_row + query)[:, None] * (heads * SIZE) + (head * SIZE + feature)
-    q = tl.load(q_ptr + at, mask=exists[:, None], other=0.0)
-    dout = tl.load(dout_ptr + at, mask=exists[:, None], other=0.0)
-    out = tl.load(out_ptr + at, mask=exists[:, None], other=0.0)
+    inside = exists[:, None] & (feature < SIZE)
+    q = tl.load(q_ptr + at, mask=inside, other=0.0)
+    dout = tl.load(dout_ptr + at, mask=inside, other=0.0)
+    out = tl.load(out_ptr + at, mask=inside, other=0.0)
     delta = tl.sum(out.to(tl.float32) * dout.to(tl.float32), axis=1)
     log_sum_at = log_sum_ptr + head.to(tl.int64) * tokens + q_row + query
     log_sum = tl.load(log_sum_at, mask=exists, other=0.0)
-    sum_at = head.to(tl.int64) * sums + first_sum(q_row, number) + query
-    tl.store(delta_ptr + sum_at, delta, mask=exists)
-    tl.store(sums_ptr + sum_at, log_sum, mask=exists)
-    dq = tl.zeros((BLOCK_M, SIZE), tl.float32)
-    first = rank * BLOCK_M + keys - queries
-    end = keys
+    sum_at = head.to(tl.int64) * sums + first_sum(q_row, number, GAP) + query
+    tl.store(delta_ptr + sum_at, delta, mask=rank * BLOCK_M < queries)
+    tl.store(sums_ptr + sum_at, log_sum, mask=rank * BLOCK_M < queries)
+    dq = tl.zeros((BLOCK_M, HEAD), tl.float32)
+    offset = keys - queries
+    whole = end = keys
     if CAUSAL:
-        end = min(keys, first + BLOCK_M)
-    last = min(end, keys // BLOCK_N * BLOCK_N)
-    token = k_row.to(tl.int32)
-    for start in range(0, last, BLOCK_N):
-        key = start + tl.arange(0, BLOCK_N)
-        k = k_source.load([key_head, token + start, 0]).reshape(BLOCK_N, SIZE)
+        whole = rank * BLOCK_M + offset
+        end = min(keys, whole + BLOCK_M)
+    if rank * BLOCK_M >= queries:  # of a longer sequence
+        end = 0
+    row = k_row.to(tl.int32)
+    for start in range(0, end, BLOCK_N):
+        count = min(keys - start, BLOCK_N)
+        rows = row + start + count - 1, key_head, BLOCK_N - count, 0
+        k = k_source.load([*rows]).reshape(BLOCK_N, HEAD)
         p = tl.exp2(tl.dot(q, tl.trans(k)) * LOG2_SCALE - log_sum[:, None])
-        if CAUSAL and start + BLOCK_N > first:
-            p = tl.where(key[None, :] <= query[:, None] + keys - queries, p, 0.0)
-        v = v_source.load([key_head, token + start, 0]).reshape(BLOCK_N, SIZE)
+        if start + BLOCK_N > whole:
+            key = start + tl.arange(0, BLOCK_N)[None, :]
+            seen = key <= query[:, None] + offset if CAUSAL else key < keys
+            p = tl.where(seen, p, 0.0)
+        v = v_source.load([*rows]).reshape(BLOCK_N, HEAD)
         dp = tl.dot(dout, tl.trans(v))
         dq = tl.dot((p * (dp - delta[:, None])).to(k.dtype), k, dq)
-    for start in range(last, end, BLOCK_N):
-        key = start + tl.arange(0, BLOCK_N)
-        inside = (key < keys)[:, None]
-        k_at = (k_row + key)[:, None] * (key_heads * SIZE) + (key_head * SIZE + feature)
-        k = tl.load(k_ptr + k_at, mask=inside, other=0.0)
-        v = tl.load(v_ptr + k_at, mask=inside, other=0.0)
-        seen = (key < keys)[None, :]
-        if CAUSAL:
-            seen = seen & (key[None, :] <= query[:, None] + keys - queries)
-        p = tl.exp2(tl.dot(q, tl.trans(k)) * LOG2_SCALE - log_sum[:, None])
-        dp = tl.dot(dout, tl.trans(v))
-        ds = tl.where(seen, p * (dp - delta[:, None]), 0.0)
-        dq = tl.dot(ds.to(k.dtype), k, dq)
-    tl.store(dq_ptr + at, (dq * SCALE).to(dq_ptr.dtype.element_ty), mask=exists[:, None])
+    tl.store(dq_ptr + at, (dq * SCALE).to(dq_ptr.dtype.element_ty), mask=inside)
