@@ -26,7 +26,8 @@ def first_sum(row, number, GAP: tl.constexpr):
 
 def gap_of(block: int) -> int:
     """Return the sums between those of two sequences, for a last block that is not whole."""
-    return block + ALIGNED.value
+    gap: int = block + ALIGNED.value
+    return gap
 
 
 def count_sums(tokens: int, sequences: int, gap: int) -> int:
