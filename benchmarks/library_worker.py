@@ -23,7 +23,9 @@ from tests.libraries.autotuners import limit_configs
 
 REPLAYS = 5  # of a graph in a sample, whose median counts
 GRAPH_SECONDS = 2e-3  # least time of a graph: the clock of events ticks every 0.5 us
-MOST_CALLS = 50  # in a graph, and in a sample of the host's time: less than the queue of launches
+MOST_CALLS = 50  # in a graph
+HOST_CALLS = 20  # in a sample of the host's time: less than the queue of launches holds
+COLD_CALLS = 3  # before these, as the host has waited for the GPU
 SLEEP_CYCLES = 40_000_000  # about 20 ms, in which the host enqueues calls
 FATAL = ("CUDA error", "CUDA_ERROR", "illegal memory", "device-side assert", "launch failure")
 
@@ -155,14 +157,18 @@ class Worker:
     def host_seconds(self) -> float:
         """Return the seconds until a call returns, while the GPU may still run."""
         assert self.problem is not None
-        count = min(20, self.calls) if self.on_gpu else 1
+        cold, count = (COLD_CALLS, HOST_CALLS) if self.on_gpu else (0, 1)
         self.synchronize()
+        times = [self.clock(self.problem.call) for _ in range(cold + count)]
+        self.synchronize()
+        return statistics.median(times[cold:])
+
+    @staticmethod
+    def clock(call: Callable[[], object]) -> float:
+        """Return the seconds until a call returns."""
         start = time.perf_counter()
-        for _ in range(count):
-            self.problem.call()
-        seconds = (time.perf_counter() - start) / count
-        self.synchronize()
-        return seconds
+        call()
+        return time.perf_counter() - start
 
     def synchronize(self) -> None:
         """Wait for the GPU."""
