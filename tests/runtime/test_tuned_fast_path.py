@@ -20,7 +20,7 @@ from tests.runtime.test_fast_path import (
     overlapping,
     three,
 )
-from tile.errors import ArgumentTypeError
+from tile.errors import ArgumentTypeError, HookError
 from tile.runtime.arguments.snapshot import Snapshot
 from tile.runtime.autotuning.autotuner import Autotuner
 from tile.runtime.launch_hooks import active_observer
@@ -301,3 +301,68 @@ def test_choices_that_change_often_keep_their_inline_cache(noting: Noting) -> No
     compiled = tuner[lambda meta: (meta["BLOCK"],)](*arrays, 100)
     assert compiled is tuner[1,](*arrays, 100) and not noting.launches
     assert noting.repeats[-2][0] == (16, 1, 1)
+
+
+class CountingRuns(Autotuner):
+    """A tuner whose `run` does something first, as those of libraries."""
+
+    runs = 0
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.runs += 1
+        return super().run(*args, **kwargs)
+
+
+class OwnLaunches(Autotuner):
+    """A tuner that launches a configuration in its own way."""
+
+    def launch(self, call: Any, config: Any, *, warmup: bool = False) -> Any:
+        kernel = super().launch(call, config, warmup=warmup)
+        return kernel if warmup else ("own", kernel)
+
+
+def test_a_subclass_with_its_own_run_takes_the_fast_path_in_the_base_class(
+    noting: Noting, binds: list[Any]
+) -> None:
+    kernel, arrays = new_launcher(), three()
+    tuner = CountingRuns(kernel, kernel.arg_names, CONFIGS[:1], ["n"], None, None)
+    first = tuner[4,](*arrays, 100)
+    binds.clear()
+    assert tuner[2,](*arrays, 100) is first
+    assert tuner.run(*arrays, 100, grid=(3,)) is first
+    assert binds == [] and [grid for grid, _ in noting.repeats] == [(2, 1, 1), (3, 1, 1)]
+    assert tuner.runs == 3
+    tuner.configs = CONFIGS[2:]
+    assert tuner[4,](*arrays, 100).constants["BLOCK"] == 32
+
+
+def test_a_subclass_with_its_own_launch_makes_each(noting: Noting) -> None:
+    kernel, arrays = new_launcher(), three()
+    tuner = OwnLaunches(kernel, kernel.arg_names, CONFIGS[:1], ["n"], None, None)
+    results = [tuner[4,](*arrays, 100) for _ in range(3)]
+    assert all(own == "own" for own, _ in results)
+
+
+def test_heuristics_of_a_tuner(noting: Noting, binds: list[Any]) -> None:
+    seen: list[int] = []
+
+    def rule(arguments: dict[str, Any]) -> int:
+        seen.append(arguments["n"])
+        arguments["n"] = 0  # a copy
+        return 16 if seen[-1] % 2 else 32
+
+    arrays = three()
+    tuner = tile.autotune([tile.Config({}, num_warps=2)], key=["n"])(new_launcher())
+    kernel = tile.heuristics({"BLOCK": rule})(tuner)
+    blocks = [kernel[4,](*arrays, n).constants["BLOCK"] for n in (101, 100)]
+    binds.clear()
+    noting.launches.clear()
+    blocks += [kernel[4,](*arrays, n).constants["BLOCK"] for n in (101, 100)]
+    assert (blocks, binds, noting.launches) == ([16, 32] * 2, [], [])
+    assert seen == [101, 100] * 2
+
+
+def test_heuristics_that_raise_name_their_rule(noting: Noting) -> None:
+    kernel = tile.heuristics({"BLOCK": lambda arguments: arguments["m"]})(new_launcher())
+    with pytest.raises(HookError, match=r"the rule for BLOCK of add, .* raised KeyError"):
+        kernel[4,](*three(), 100)

@@ -208,7 +208,10 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         if warmup:
             kernel, _ = self._compiled(*self._binder.bind(args, kwargs), warmup=True)
             return kernel
-        return self._slow_path(None, grid, *args, **kwargs)
+        launch = self._fastest
+        if launch is None:
+            return self._slow_path(None, grid, *args, **kwargs)
+        return launch(grid, *args, **kwargs)
 
     def _slow_path(
         self, tried: LaunchFunction | None, grid: Any, /, *args: Any, **kwargs: Any

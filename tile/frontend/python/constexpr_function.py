@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from tile.language.base.constexpr import unwrapped
+from tile.language.base.constexpr import constexpr, unwrapped
 from tile.pickling import PickledByName, Reduction
 
 P = ParamSpec("P")
@@ -30,6 +30,8 @@ class StaticFunction(PickledByName, Generic[P, R]):
     else:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if not kwargs and constexpr not in map(type, args):
+                return self.fn(*args)  # as hosts compute most grids
             plain = {name: unwrapped(value) for name, value in kwargs.items()}
             return self.fn(*map(unwrapped, args), **plain)
 

@@ -137,10 +137,13 @@ class Autotuner(Measuring):
         """Return the launch function of the kernel's arguments, on `grid`."""
         return self._launches.on(grid)
 
+    def runs_itself(self) -> bool:
+        """Return True if a subclass has a `run` of its own, which may call this one."""
+        return type(self).run is not Autotuner.run
+
     def launches_itself(self) -> bool:
-        """Return True if a subclass launches in a way of its own."""
-        own = type(self)
-        return own.run is not Autotuner.run or own.launch is not Autotuner.launch
+        """Return True if a subclass launches a configuration in a way of its own."""
+        return type(self).launch is not Autotuner.launch
 
     def choice_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Choice | None:
         """Return the choice for a call that was launched; None if it is not kept."""
@@ -155,11 +158,21 @@ class Autotuner(Measuring):
         With `warmup`, compile every configuration instead and return a list of the kernels. Raises
         `ArgumentError` for a call that passes a parameter that the configurations set.
         """
+        if not warmup:
+            return self._launches.launch(grid, args, kwargs)
+        call = self._checked(args, kwargs, grid)
+        return self._compile(self._pruned(call), call)
+
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Call:
+        """Return the call, or raise if it passes a parameter that the configurations set."""
         call = self.bind(args, kwargs, grid)
         self.nargs = call.positional
-        self.check_free(self._chosen, call, "@autotune")
-        if warmup:
-            return self._compile(self._pruned(call), call)
+        self.check_free(self._chosen, call.named, "@autotune")
+        return call
+
+    def launch_ordinary(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Any:
+        """Launch without a fast path, tuning first if necessary."""
+        call = self._checked(args, kwargs, grid)
         observer = active_observer()
         if isinstance(observer, NoLaunches):
             return None

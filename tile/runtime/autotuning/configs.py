@@ -276,9 +276,9 @@ class KernelWrapper(PickledByName, KernelInterface):
         """Return the call, with names for positional arguments; the kernel checks their number."""
         return Call(args, kwargs, grid, dict(zip(self.arg_names, args, strict=False)))
 
-    def check_free(self, chosen: Iterable[str], call: Call, by: str) -> None:
+    def check_free(self, chosen: Iterable[str], named: Mapping[str, Any], by: str) -> None:
         """Raise `ArgumentTypeError` if the caller passed a parameter that this wrapper sets."""
-        both = [name for name in chosen if name in call.positional or name in call.kwargs]
+        both = [name for name in chosen if name in named]
         if both:
             raise ArgumentTypeError(
                 f"{', '.join(both)} of {self.__name__}: chosen by {by}, and passed in the call "

@@ -238,7 +238,7 @@ def build_choice_plan(
     table: dict[Any, Choice] = {}
     names: dict[str, Any] = {f"t{at}": type(v) for at, v in enumerate((*args, *kwargs.values()))}
     names |= {"table": table, "tuner": tuner, "slow_path": slow_path, "absent": ABSENT}
-    names |= {"merge": merge_arguments, "launcher": _launcher, "unreadable": UNREADABLE}
+    names |= {"merge": merge_arguments, "launcher": launcher, "unreadable": UNREADABLE}
     names |= {"own": settings.own.get, "backend": Settings.variables()["backend"].text_reader()}
     names |= {"observer": active_observer, "trim": trim, "prepare": prepare}
     prefix = writer.prefix
@@ -247,7 +247,7 @@ def build_choice_plan(
     return ChoicePlan(space[f"{prefix}key"], space[f"{prefix}launch"], table)
 
 
-def _launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
+def launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
     """Return the launch function of a kernel; a jitted function has one of its own."""
     if type(kernel) is JITFunction:
         return kernel[grid]
@@ -276,8 +276,14 @@ class Tuner(Protocol):
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the best configuration for these arguments."""
 
+    def launch_ordinary(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Any:
+        """Launch without a fast path."""
+
+    def runs_itself(self) -> bool:
+        """Return True if a subclass has a `run` of its own, which may call the tuner's."""
+
     def launches_itself(self) -> bool:
-        """Return True if a subclass launches in a way of its own."""
+        """Return True if a subclass launches a configuration in a way of its own."""
 
     def choice_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Choice | None:
         """Return the choice for a call that was launched; None if it is not kept."""
@@ -296,10 +302,18 @@ class TunedLaunches:
 
     def on(self, grid: Any) -> Callable[..., Any]:
         """Return `tuner[grid]`."""
+        if self._tuner.runs_itself():
+            return functools.partial(self._tuner.run, grid=grid, warmup=False)
         launch = self.latest
         if launch is None or grid is None:
             return first_launch(self._slow_path, lambda: self.latest, grid)
         return MethodType(launch, grid)
+
+    def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Launch by the latest plan, if there is one."""
+        if self.latest is None or grid is None:
+            return self._slow_path(None, grid, *args, **kwargs)
+        return self.latest(grid, *args, **kwargs)
 
     def _slow_path(
         self, tried: Callable[..., Any] | None, grid: Any, /, *args: Any, **kwargs: Any
@@ -311,7 +325,9 @@ class TunedLaunches:
             if plan is not None and plan.launch is not tried:
                 self.latest = plan.fastest  # more calls of this shape are likely
                 return plan.launch(grid, *args, **kwargs)
-            result = self._tuner.run(*args, **{"grid": grid, "warmup": False, **kwargs})
+            if "grid" in kwargs or "warmup" in kwargs:
+                return self._tuner.run(*args, **{"grid": grid, "warmup": False, **kwargs})
+            result = self._tuner.launch_ordinary(args, kwargs, grid)
             self._remember(call_shape, args, kwargs)
             return result
         except Exception as error:
@@ -321,7 +337,7 @@ class TunedLaunches:
     def _remember(self, shape: Shape, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keep the choice of a launch that was done the ordinary way."""
         if shape not in self._plans:
-            ordinary = self._tuner.launches_itself() or "grid" in kwargs or "warmup" in kwargs
+            ordinary = self._tuner.launches_itself()
             self._plans[shape] = None if ordinary else self._plan(args, kwargs)
         plan = self._plans[shape]
         if plan is None or settings.own.get(None) is not None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from tile.errors import ArgumentTypeError
 from tile.pickling import Reduction
-from tile.runtime.autotuning.configs import Kernel, KernelWrapper, check_kernel, user_code
+from tile.runtime.autotuning.configs import Kernel, KernelWrapper, check_kernel, hook_error
+from tile.runtime.autotuning.fast_path import launcher
 from tile.short_repr import short_repr
 from tile.tracebacks import public_function
 
@@ -38,7 +39,10 @@ class Heuristics(KernelWrapper):
 
         Raises `ArgumentTypeError` if the call passes one of them, unless they override it.
         """
-        return self.fn.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
+        values = self._with_values(args, kwargs)
+        if warmup:
+            return self.fn.run(*args, grid=grid, warmup=warmup, **values)
+        return launcher(self.fn, grid)(*args, **values)
 
     @public_function
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
@@ -53,16 +57,17 @@ class Heuristics(KernelWrapper):
         )
 
     def _with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        call = self.bind(args, kwargs, None)
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
         if not self.override:
-            self.check_free(self.values, call, "@heuristics")
-        named = call.named
+            self.check_free(self.values, named, "@heuristics")
         computed: dict[str, Any] = {}
         for name, rule in self.values.items():
-            with user_code(f"the rule for {name} of {self.__name__}, given to @heuristics,"):
-                computed[name] = named[name] = rule(dict(named))
-        rest = {name: value for name, value in kwargs.items() if name not in computed}
-        return {**rest, **computed}
+            try:
+                computed[name] = named[name] = rule({**named})
+            except Exception as error:
+                rule_name = f"the rule for {name} of {self.__name__}, given to @heuristics,"
+                raise hook_error(rule_name, error) from error
+        return {**kwargs, **computed}
 
 
 @public_function
