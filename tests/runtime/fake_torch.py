@@ -26,6 +26,10 @@ class DType(NamedTuple):
     def __str__(self) -> str:
         return f"torch.{self.name}"
 
+    @property
+    def itemsize(self) -> int:
+        return np.dtype(self.name).itemsize
+
 
 dtype_of = functools.cache(DType)
 

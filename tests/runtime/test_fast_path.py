@@ -24,6 +24,7 @@ from tile.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tile.ir.module import Module
 from tile.runtime.autotuning.fast_path import TunedLaunches
 from tile.runtime.callbacks import recorded_launches
+from tile.runtime.fast_path import LaunchPlan
 from tile.runtime.jit import JITFunction
 from tile.runtime.kernel import CompiledKernel
 
@@ -900,3 +901,129 @@ def test_an_inline_cache_that_was_stored(noting: Noting, monkeypatch) -> None:
     kernel.cache.clear()
     stored(*arrays, 100, BLOCK=32)
     assert (len(noting.launches), len(noting.repeats)) == (3, 2)
+
+
+# -- objects with an address, which libraries pass in place of tensors
+
+
+class Buffer:
+    """A view of a tensor's memory with other strides; only an address, a dtype and extents."""
+
+    def __init__(self, tensor: Tensor, step: int = 1, device: Any = None) -> None:
+        self.tensor = tensor
+        self.dtype = tensor.dtype
+        self.shape = tensor.shape
+        self.device = Device("cuda", 0) if device is None else device
+        self.step = step
+
+    def data_ptr(self) -> int:
+        last = self.tensor.nbytes - self.tensor.itemsize
+        return self.tensor.data_ptr() + (last if self.step < 0 else 0)
+
+    def stride(self) -> tuple[int, ...]:
+        return (self.step,)
+
+
+def buffers(tensors: list[Tensor], **how: Any) -> list[Buffer]:
+    return [Buffer(tensor, **how) for tensor in tensors]
+
+
+def test_objects_with_an_address(noting: Noting) -> None:
+    kernel, first, second = new_launcher(), three(), three()
+    compiled = kernel[4,](*buffers(first), 101, BLOCK=32)
+    assert kernel[2,](*buffers(second), 99, BLOCK=32) is compiled
+    assert kernel[2,](*buffers(second, device=Device("cuda", 1)), 99, BLOCK=32) is compiled
+    assert kernel[2,](*second[:2], Buffer(second[2]), 99, BLOCK=32) is compiled
+    shifted = [Tensor(aligned(64, shift=1)) for _ in "xyz"]
+    assert kernel[2,](*buffers(shifted), 99, BLOCK=32) is not compiled
+    assert kernel[2,](*buffers(three(np.int32)), 99, BLOCK=32) is not compiled
+    assert len(noting.launches) == 5
+    assert noting.repeats == [((2, 1, 1), (*addresses(second), 99))]
+    assert [tensor._version for tensor in second] == [0, 0, 0]
+
+
+def test_tensors_among_objects_are_noted(noting: Noting) -> None:
+    kernel, (x, y, out) = new_launcher(), three()
+    for _ in range(2):
+        kernel[1,](Buffer(x), Buffer(y), out, 100, BLOCK=32)
+    assert len(noting.repeats) == 1 and (x._version, out._version) == (0, 2)
+
+
+def test_objects_without_an_address_are_left_to_ordinary_launches(noting: Noting) -> None:
+    kernel, arrays = new_launcher(), three()
+    kernel[1,](*buffers(arrays), 100, BLOCK=32)
+    given = buffers(arrays)
+    given[0].data_ptr = lambda: None  # type: ignore[assignment]
+    with pytest.raises(ArgumentTypeError, match="cannot be taken as an array"):
+        kernel[1,](*given, 100, BLOCK=32)
+    given[0].data_ptr = lambda: np.int64(arrays[0].data_ptr())
+    kernel[1,](*given, 100, BLOCK=32)
+    assert (len(noting.launches), noting.repeats) == (2, [])
+
+
+def test_objects_that_overlap_get_the_other_version(noting: Noting) -> None:
+    noting.specializes_noalias = True
+    kernel, disjoint, sharing = new_launcher(), three(), overlapping("x ends in out")
+    first = kernel[1,](*buffers(disjoint), 100, BLOCK=32)
+    second = kernel[1,](*buffers(sharing), 100, BLOCK=32)
+    assert kernel[1,](*buffers(disjoint), 100, BLOCK=32) is first is not second
+    assert kernel[1,](*buffers(sharing), 100, BLOCK=32) is second
+    assert (len(noting.launches), len(noting.repeats)) == (2, 2)
+
+
+def test_objects_whose_elements_lie_before_their_address(noting: Noting) -> None:
+    """The last one reaches into the memory in front of its address."""
+    noting.specializes_noalias = True
+    kernel, (x, y, out) = new_launcher(), three()
+    first = kernel[1,](Buffer(x), Buffer(y), Buffer(out, -1), 100, BLOCK=32)
+    second = kernel[1,](Buffer(x), Buffer(y), Buffer(x, -1), 100, BLOCK=32)
+    assert first is not second
+    assert kernel[1,](Buffer(x), Buffer(y), Buffer(x, -1), 100, BLOCK=32) is second
+
+
+def test_inline_caches_compare_few_pairs(noting: Noting) -> None:
+    noting.specializes_noalias = True
+    kernel, disjoint, sharing = new_launcher(), three(), overlapping("out ends in y")
+    first = kernel[1,](*disjoint, 100, BLOCK=32)
+    (plan,) = kernel._plans.values()
+    assert len(plan.caches) == (noting.inline_cache is not None)
+    for _ in range(2):
+        assert kernel[1,](*disjoint, 100, BLOCK=32) is first
+        assert kernel[1,](*sharing, 100, BLOCK=32) is not first
+    assert len(plan.caches) == (noting.inline_cache is not None)
+    assert [tensor._version for tensor in sharing] == [0, 0, 2]
+
+
+def test_tuned_launches_compare_pairs(noting: Noting) -> None:
+    noting.specializes_noalias = True
+    disjoint, sharing = three(), overlapping("same")
+    tuner = tile.autotune([tile.Config({"BLOCK": 32})], key=["n"])(new_launcher())
+    first, second = (tuner[1,](*arrays, 100) for arrays in (disjoint, sharing))
+    assert first is not second
+    for _ in range(2):
+        assert tuner[1,](*disjoint, 100) is first
+        assert tuner[1,](*sharing, 100) is second
+
+
+def test_names_in_any_order_share_a_plan(noting: Noting) -> None:
+    kernel, (x, y, out) = new_launcher(), three()
+    compiled = kernel[1,](x_ptr=x, y_ptr=y, out_ptr=out, n=101, BLOCK=32)
+    assert kernel[1,](BLOCK=32, out_ptr=out, n=99, y_ptr=y, x_ptr=x) is compiled
+    assert kernel[1,](x, n=97, BLOCK=32, y_ptr=y, out_ptr=out) is compiled
+    assert kernel[1,](x, BLOCK=32, n=97, y_ptr=y, out_ptr=out) is compiled
+    assert kernel[1,](x, n=97, BLOCK=32, y_ptr=x, out_ptr=y) is compiled
+    assert (len(kernel._plans), len(noting.launches)) == (2, 2)
+    values = [values for _, values in noting.repeats]
+    assert values[0] == (*addresses([x, y, out]), 99)
+    assert values[1:] == [(*addresses([x, y, out]), 97), (*addresses([x, x, y]), 97)]
+
+
+def test_a_tuner_of_named_arguments_has_a_plan_with_entries(noting: Noting) -> None:
+    """Its kernel gets the names in another order than in an earlier call of that kernel."""
+    kernel, (x, y, out) = new_launcher(), three()
+    kernel[1,](BLOCK=32, n=100, x_ptr=x, y_ptr=y, out_ptr=out)
+    tuner = tile.autotune([tile.Config({"BLOCK": 32})], key=["n"])(kernel)
+    for _ in range(3):
+        tuner[1,](x_ptr=x, y_ptr=y, out_ptr=out, n=100)
+    (plan,) = tuner._launches._plans.values()
+    assert isinstance(plan, LaunchPlan) and len(plan.table) == 1

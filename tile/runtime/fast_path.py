@@ -18,7 +18,7 @@ the function is
             except unreadable:
                 entry = None
             if entry is not None:
-                repeat, fixed, kernel, constants, choose, note = entry
+                repeat, fixed, kernel, constants, choose, note, inline_cache, noted = entry
                 <the grid's extents x, y, z>
                 note(a0, a1, a2)
                 if repeat(x, y, z, p0, p1, p2, a3):
@@ -52,6 +52,7 @@ import operator
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,7 +84,7 @@ ABSENT = object()  # the default of all arguments
 
 MOST_CACHES = 4  # of a launch function; a call tries each
 
-FEW_PAIRS = 4  # that are compared one by one, which is faster than to sort so few
+FEW_PAIRS = 32  # of arrays that may overlap; more are sorted
 
 # Exceptions of reading arguments that differ from those for which the plan was built.
 UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
@@ -97,6 +98,8 @@ class FastPathEntry(NamedTuple):
         addresses.
     note: tells autograd of the kernel's writes to some of the tensors of a launch.
     inline_cache: as in `BoundLaunch`.
+    noted: what inline caches call in place of `note`. It raises for tensors that are not launched
+        by this entry. None if there are no inline caches.
     """
 
     repeat: FastLaunch
@@ -106,43 +109,135 @@ class FastPathEntry(NamedTuple):
     choose: Callable[[Sequence[Any], Sequence[int]], FastPathEntry | None] | None = None
     note: NoteWrites | None = None
     inline_cache: InlineCache | None = None
+    noted: NoteWrites | None = None
 
 
 class OverlapEntries:
     """The entries of one key for tensors that do not overlap, and for those that may.
 
-    `pairs` are positions of tensors whose overlap matters.
+    `pairs` are positions, among `count` tensors, of those whose overlap matters. `objects`: some
+    are other objects with an address.
     """
 
-    def __init__(self, pairs: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, pairs: Sequence[tuple[int, int]], count: int, *, objects: bool = False
+    ) -> None:
         self.pairs = pairs
-        self._positions = sorted({*chain.from_iterable(pairs)})
-        number = {position: at for at, position in enumerate(self._positions)}
-        self._numbered = {frozenset((number[one], number[other])) for one, other in pairs}
+        self._count = count
         self.versions: dict[bool, FastPathEntry | None] = {}  # by: the tensors may overlap
+        if len(pairs) > FEW_PAIRS:
+            self._overlap = _test_of_many(pairs, objects=objects)
+        else:
+            self._overlap = _test_of_few(tuple(pairs), count, objects=objects)
 
     def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
-        """Return the entry for tensors at these addresses; only the lower one's extent matters."""
-        if len(self.pairs) > FEW_PAIRS:
-            some = [tensors[at] for at in self._positions]
-            starts = [addresses[at] for at in self._positions]
-            extents = [x.nbytes if x.is_contiguous() else _extent(x) for x in some]
-            ends = list(map(operator.add, starts, extents))
-            overlaps = map(frozenset, overlapping(starts, ends))
-            return self.versions.get(any(pair in self._numbered for pair in overlaps))
-        for one, other in self.pairs:
-            distance = addresses[other] - addresses[one]
-            lower = tensors[one] if distance >= 0 else tensors[other]
-            extent = lower.nbytes if lower.is_contiguous() else _extent(lower)
-            if -extent < distance < extent:
-                return self.versions.get(True)
-        return self.versions.get(False)
+        """Return the entry for tensors at these addresses."""
+        return self.versions.get(self._overlap(tensors, addresses))
+
+    def noted(self, entry: FastPathEntry) -> NoteWrites | None:
+        """Return `noted` of an entry for tensors that do not overlap; None with many pairs."""
+        if entry.note is None or len(self.pairs) > FEW_PAIRS:
+            return None
+        return _note_of_disjoint(tuple(self.pairs), self._count, entry.note)
 
 
-def _extent(tensor: Any) -> int:
+OverlapTest = Callable[[Sequence[Any], Sequence[int]], bool]
+"""Returns True if two tensors at these addresses, whose overlap matters, may overlap."""
+
+
+_OVERLAP = """\
+def overlap(tensors, addresses):
+    {tensors} = tensors
+    {addresses} = addresses
+    {ends}
+    return {tests}
+"""
+
+_DISJOINT = """\
+def noted({tensors}):
+    {reads}
+    if {tests}:
+        raise ValueError
+    return note({tensors})
+"""
+
+_EXTENT = "(t{0}.nbytes if t{0}.is_contiguous() else extent(t{0}))"
+
+
+@functools.cache
+def _test_of_few(pairs: tuple[tuple[int, int], ...], count: int, *, objects: bool) -> OverlapTest:
+    """Return a generated function that compares each pair, which is faster than to sort."""
+    extent = "extent(t{0})" if objects else _EXTENT
+    ends = [f"e{at} = p{at} + {extent.format(at)}" for at in sorted({*chain.from_iterable(pairs)})]
+    text = _OVERLAP.format(
+        tensors="".join(f"t{at}, " for at in range(count)),
+        addresses="".join(f"p{at}, " for at in range(count)),
+        ends="\n    ".join(ends),
+        tests=_tests(pairs),
+    )
+    space: dict[str, Any] = {"extent": _extent}
+    exec(compile(text, GENERATED, "exec"), space)
+    test: OverlapTest = space["overlap"]
+    return test
+
+
+def _note_of_disjoint(
+    pairs: tuple[tuple[int, int], ...], count: int, note: NoteWrites
+) -> NoteWrites:
+    """Return a function that raises if tensors may overlap, and else notes the writes to them."""
+    space: dict[str, Any] = {"extent": _extent, "note": note}
+    exec(_disjoint_code(pairs, count), space)
+    noted: NoteWrites = space["noted"]
+    return noted
+
+
+@functools.cache
+def _disjoint_code(pairs: tuple[tuple[int, int], ...], count: int) -> CodeType:
+    reads = []
+    for at in sorted({*chain.from_iterable(pairs)}):
+        reads += [f"p{at} = t{at}.data_ptr()", f"e{at} = p{at} + {_EXTENT.format(at)}"]
+    text = _DISJOINT.format(
+        tensors=", ".join(f"t{at}" for at in range(count)),
+        reads="\n    ".join(reads),
+        tests=_tests(pairs),
+    )
+    return compile(text, GENERATED, "exec")
+
+
+def _tests(pairs: tuple[tuple[int, int], ...]) -> str:
+    return " or ".join(f"p{x} < e{y} and p{y} < e{x}" for x, y in pairs)
+
+
+def _test_of_many(pairs: Sequence[tuple[int, int]], *, objects: bool) -> OverlapTest:
+    """Return a function that sorts address ranges, few of which overlap."""
+    positions = sorted({*chain.from_iterable(pairs)})
+    number = {position: at for at, position in enumerate(positions)}
+    numbered = {frozenset((number[one], number[other])) for one, other in pairs}
+    extent = _extent if objects else _tensor_extent
+
+    def overlap(tensors: Sequence[Any], addresses: Sequence[int]) -> bool:
+        starts = [addresses[at] for at in positions]
+        ends = list(map(operator.add, starts, [extent(tensors[at]) for at in positions]))
+        return any(pair in numbered for pair in map(frozenset, overlapping(starts, ends)))
+
+    return overlap
+
+
+def _tensor_extent(tensor: Any) -> int:
     """Return the bytes from a tensor's first element to the end of its last one."""
-    elements = footprint(tensor.shape, tensor.stride(), 1)[1]
-    return elements * int(tensor.itemsize)
+    return int(tensor.nbytes) if tensor.is_contiguous() else _extent(tensor)
+
+
+def _extent(array: Any) -> int:
+    """Return the bytes from the first element of a tensor, or object like one, to its end.
+
+    Raises one of `UNREADABLE` if there are elements before the first one, or the object does not
+    tell.
+    """
+    low, high = footprint(array.shape, array.stride(), 1)
+    if low < 0:
+        raise ValueError
+    return high * int(array.dtype.itemsize)
 
 
 class LaunchPlan(NamedTuple):
@@ -154,7 +249,8 @@ class LaunchPlan(NamedTuple):
     key: the key of arguments, or None if they have none, such as tensors without plain memory.
     launch: `launch(grid, *args, **kwargs)` launches.
     parameters: the indices of the kernel's parameters whose values are passed to the backend.
-    tensors: the paths of tensors among the arguments.
+    tensors: the paths of tensors among the arguments, and of objects with an address.
+    objects: those of the latter, of which autograd is not told.
     passed: the names of the parameters that calls pass.
     overlaps: by key, the entries of kernels with two versions.
     current: returns True if the variables that the kernel captured are unchanged; None if there are
@@ -171,6 +267,7 @@ class LaunchPlan(NamedTuple):
     launch: LaunchFunction
     parameters: tuple[int, ...]
     tensors: tuple[Path, ...]
+    objects: frozenset[Path]
     passed: frozenset[str]
     overlaps: dict[Any, OverlapEntries]
     guards: Callable[[Any, Arguments, Options, Options], CallGuards | None]
@@ -210,7 +307,7 @@ class LaunchPlan(NamedTuple):
             )
         self._add(key, entry, guarded)
         added = self.table[key]
-        if added is not None and added.choose is None:
+        if added is not None:
             self.add_cache(added, key, args, kwargs)
         return entry is not None
 
@@ -226,13 +323,13 @@ class LaunchPlan(NamedTuple):
 
         readings: those besides the plan's.
         """
-        if entry.note is None or entry.inline_cache is None or len(self.caches) >= MOST_CACHES:
+        if entry.noted is None or entry.inline_cache is None or len(self.caches) >= MOST_CACHES:
             return
         guards = self.guards(key, args, kwargs, entry.constants)
         if guards is not None:
             guards = guards._replace(readings=(*guards.readings, *readings))
             launch = entry.inline_cache(
-                guards, entry.note, entry.repeat, entry.kernel, self.fastest
+                guards, entry.noted, entry.repeat, entry.kernel, self.fastest
             )
             self.caches.append(launch)
 
@@ -248,19 +345,25 @@ class LaunchPlan(NamedTuple):
         """
         pairs = guarded.parameters.disjoint
         if entry is not None and self.tensors:
-            entry = entry._replace(note=entry.kernel.note_writes(self.tensors))
+            noted = [path for path in self.tensors if path not in self.objects]
+            note = entry.kernel.note_writes(noted)
+            entry = entry._replace(note=note, noted=note)
         if entry is not None and pairs:
             positions = {path: at for at, path in enumerate(self.tensors)}
-            new = OverlapEntries([(positions[x], positions[y]) for x, y in pairs])
+            numbered = [(positions[x], positions[y]) for x, y in pairs]
+            new = OverlapEntries(numbered, len(self.tensors), objects=bool(self.objects))
             entries = self.overlaps.setdefault(key, new)
-            entries.versions[entry.kernel is not guarded] = entry
-            entry = entry._replace(choose=entries.choose)
+            aliased = entry.kernel is not guarded
+            entries.versions[aliased] = entry
+            cached = None if aliased else entries.noted(entry)
+            entry = entry._replace(choose=entries.choose, noted=cached)
         self.table[key] = entry
 
 
 def shape_of(args: Arguments, kwargs: Options) -> Shape:
-    """Return the types of a call's arguments, and the names of those passed by name."""
-    return (*map(_kind_of, args), *kwargs, *map(_kind_of, kwargs.values()))
+    """Return the types of a call's arguments, and the names of those passed by name, sorted."""
+    names = sorted(kwargs)
+    return (*map(_kind_of, args), *names, *[_kind_of(kwargs[name]) for name in names])
 
 
 def _kind_of(value: Any) -> Any:
@@ -365,6 +468,7 @@ def build_launch_plan(
         launch,
         tuple(writer.parameters),
         writer.tensors,
+        writer.objects,
         frozenset(writer.passed),
         {},
         guards,

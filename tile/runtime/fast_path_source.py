@@ -12,6 +12,7 @@ from tile.backends.capabilities import ArgumentGuard
 from tile.frontend.python.source import DeviceFunction
 from tile.ir.types import F32, F64, Kind, Scalar
 from tile.language.base.constexpr import constexpr
+from tile.runtime.arguments.adapt import is_addressed
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor
 from tile.runtime.call_guards import (
@@ -52,7 +53,7 @@ def ~launch(~grid, {defaults}):
             except ~unreadable:
                 ~entry = None
             if ~entry is not None:
-                ~repeat, ~fixed, ~kernel, ~constants, ~choose, ~note, ~inline_cache = ~entry
+                ~repeat, ~fixed, ~kernel, ~constants, ~choose, ~note, ~inline_cache, ~noted = ~entry
                 if type(~grid) is not tuple and callable(~grid):
                     ~grid = ~grid({{**~constants{constants}}})
                 if (
@@ -111,6 +112,7 @@ class Writer:
         self._values: list[str] = []
         self._addresses: list[str] = []
         self._tensors: dict[Path, str] = {}  # in the order of their addresses
+        self._objects: set[Path] = set()  # those that are no tensors of torch
         self.item_types: dict[type, str] = {}  # of items of tuples: their names in the source
         self._items = 0
         self._reads: list[str] = []
@@ -155,10 +157,23 @@ class Writer:
             self._tensors[path] = word
             self._parts += [f"{word}.dtype", f"{word}.{self._device}"]
             word = address
+        elif is_addressed(value):
+            word = self._object(word, path)
         elif kind not in (float, bool):
             return False
         self._values.append(word)
         return True
+
+    def _object(self, word: str, path: Path) -> str:
+        """Add an object with an address and a dtype; return the name of its address."""
+        address = f"~p{len(self._addresses)}"
+        self._reads.append(f"{address} = {word}.data_ptr()")
+        self._reads.append(f"if type({address}) is not int: raise TypeError")
+        self._addresses.append(address)
+        self._tensors[path] = word
+        self._objects.add(path)
+        self._parts += [f"{word}.dtype", f"{word}.device"]
+        return address
 
     def _tuple(self, word: str, values: tuple[Any, ...], path: Path, rule: Rule) -> bool:
         """Add the items of a tuple; one of another length or with other types is not readable."""
@@ -243,7 +258,7 @@ class Writer:
 
     def guards(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[ArgumentGuard] | None:
         """Return the guards of the arguments of a call for an inline cache; None if it has none."""
-        words = (*self.positional, *self.keywords)
+        words = (*self.positional, *kwargs)  # by name in any order
         if [word for word in words if word in self._run] != self._run:
             return None
         guards = []
@@ -259,6 +274,7 @@ class Writer:
     def text(self, *, watching: bool) -> str:
         words = (*self.positional, *self.keywords)
         state = ["not ~rest", "not ~more", "~cache", "~alive", "not ~hooks", "not ~callbacks"]
+        noted = [word for path, word in self._tensors.items() if path not in self._objects]
         passed = [*self.positional, "*~rest", *(f"{n}={n}" for n in self.keywords), "**~more"]
         text = _TEXT.format(
             parameters=self.signature(""),
@@ -266,7 +282,7 @@ class Writer:
             reads="\n        ".join([*self._reads, *self._checks]) or "pass",
             key=self._key(),
             choose=self._choose(),
-            note=_NOTE.format(tensors=", ".join(self._tensors.values())) if self._tensors else "",
+            note=_NOTE.format(tensors=", ".join(noted)) if noted else "",
             guard=" and ".join([*self.kinds(), *state, *(["~current()"] if watching else [])]),
             indented_reads="\n                ".join(self._reads) or "pass",
             constants="".join(f", {name!r}: {word}" for name, word in self.passed.items()),
@@ -303,6 +319,11 @@ class Writer:
     def tensors(self) -> tuple[Path, ...]:
         """The paths of tensors; the base of a descriptor is its first item."""
         return tuple(self._tensors)
+
+    @property
+    def objects(self) -> frozenset[Path]:
+        """The paths of those that are not tensors of torch, but other objects with an address."""
+        return frozenset(self._objects)
 
     def _choose(self) -> str:
         if len(self._tensors) < 2 and not self._always_choose:

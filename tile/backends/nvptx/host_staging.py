@@ -138,9 +138,15 @@ def _torch_stream(ordinal: int) -> int | None:
 
 
 def stream_reader(sources: Iterable[object], ordinal: int) -> Callable[[], int] | None:
-    """Return a function that returns the current stream; None for arrays of other libraries."""
+    """Return a function that returns torch's current stream; None if the arrays are not on it.
+
+    sources: torch's tensors, or other objects with an address, which are ready on any stream.
+    """
     torch: Any = sys.modules.get("torch")
+    sources = list(sources)
+    if torch is None or not all(hasattr(source, "data_ptr") for source in sources):
+        return None
     roots = {type(source).__module__.partition(".")[0] for source in sources}
-    if roots != {"torch"} or torch is None:
+    if "torch" not in roots and not torch.cuda.is_initialized():
         return None
     return functools.partial(torch._C._cuda_getCurrentRawStream, ordinal)

@@ -331,6 +331,20 @@ def _foreign(value: Any, label: str) -> Any:
     )
 
 
+def is_addressed(value: object) -> bool:
+    """Return True for an object that launches take by its address and dtype alone.
+
+    No protocol of arrays says more about its memory, and it wraps no tensor of torch.
+    """
+    others = (CUDA, HOST, "__dlpack__", "base")
+    return (
+        is_pointer_object(value)
+        and not is_torch(type(value))
+        and not any(issubclass(type(value), base) for base, _ in _ADAPTERS)
+        and not any(hasattr(value, name) for name in others)
+    )
+
+
 def _hint(value: Any) -> str:
     if isinstance(value, str):
         return "; only tl.constexpr parameters take text"

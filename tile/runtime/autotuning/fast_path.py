@@ -130,8 +130,7 @@ class Chosen:
         self, plan: LaunchPlan, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Add an inline cache for the entry of a call with a key to its plan."""
-        if self._inner_choose is None:
-            plan.add_cache(self.entry, key, args, kwargs, (self.holds, True))
+        plan.add_cache(self.entry, key, args, kwargs, (self.holds, True))
 
     def holds(self) -> bool:
         """Return True, and note the choice, if all that it depends on is unchanged."""
