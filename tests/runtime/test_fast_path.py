@@ -1027,3 +1027,27 @@ def test_a_tuner_of_named_arguments_has_a_plan_with_entries(noting: Noting) -> N
         tuner[1,](x_ptr=x, y_ptr=y, out_ptr=out, n=100)
     (plan,) = tuner._launches._plans.values()
     assert isinstance(plan, LaunchPlan) and len(plan.table) == 1
+
+
+def test_warmup_of_a_kernel_that_was_launched(noting: Noting, monkeypatch) -> None:
+    kernel, arrays = new_launcher(), three()
+    compiled = kernel[1,](*arrays, 100, BLOCK=32)
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel, "_binder", None)
+        assert kernel.warmup(*three(), 96 + 4, BLOCK=32) is compiled
+    assert kernel.warmup(*arrays, 101, BLOCK=32) is not compiled
+    assert kernel.warmup(*three(np.int32), 100, BLOCK=32) is not compiled
+    monkeypatch.setenv("TILE_BACKEND", "nvptx:sm_80")
+    assert kernel.warmup(*arrays, 100, BLOCK=32) is not compiled
+    monkeypatch.delenv("TILE_BACKEND")
+    kernel.cache.clear()
+    assert kernel.warmup(*arrays, 100, BLOCK=32) is not compiled
+    assert (len(noting.launches), noting.repeats) == (1, [])
+
+
+def test_warmup_sees_changes_of_captured_variables(noting: Noting, monkeypatch) -> None:
+    x = Tensor(aligned(1))
+    compiled = factored[1,](x)
+    assert factored.warmup(x) is compiled
+    monkeypatch.setitem(globals(), "FACTOR", tl.constexpr(5))
+    assert factored.warmup(x) is not compiled

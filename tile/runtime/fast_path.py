@@ -274,6 +274,10 @@ class LaunchPlan(NamedTuple):
     caches: list[LaunchFunction]
     current: Callable[[], bool] | None = None
 
+    def is_valid(self) -> bool:
+        """Return True unless what the kernels depend on has changed."""
+        return bool(self.alive) and (self.current is None or self.current())
+
     @property
     def fastest(self) -> LaunchFunction:
         """The function that launches in the least time: the latest inline cache, or `launch`."""

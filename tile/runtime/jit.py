@@ -206,7 +206,9 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         any side effect, for invalid arguments or grids.
         """
         if warmup:
-            kernel, _ = self._compiled(*self._binder.bind(args, kwargs), warmup=True)
+            kernel = self._compiled_before(args, kwargs)
+            if kernel is None:
+                kernel, _ = self._compiled(*self._binder.bind(args, kwargs), warmup=True)
             return kernel
         launch = self._fastest
         if launch is None:
@@ -370,6 +372,15 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         key = None if plan is None else plan.key(*args, **kwargs)
         entry = None if plan is None or key is None else plan.table.get(key)
         return None if plan is None or entry is None else (plan, entry)
+
+    def _compiled_before(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> CompiledKernel | None:
+        """Return the kernel of an earlier launch like this; None if it has several, or none."""
+        plan, entry = self.planned(args, kwargs) or (None, None)
+        if plan is None or entry is None or entry.choose is not None:
+            return None
+        return entry.kernel if self.cache and plan.is_valid() else None
 
     def _prefer(self, plan: LaunchPlan) -> None:
         """Let `kernel[grid]` try this plan first."""

@@ -16,6 +16,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.runtime.fake_torch import Tensor, aligned, install
+from tests.runtime.test_fast_path import Buffer
 from tile.backends.capabilities import Item, Passed
 from tile.backends.nvptx import driver, launch, launch_stub, loaded_module
 from tile.errors import ExecutionError
@@ -197,6 +198,20 @@ def test_the_current_stream_is_asked_for_each_time(posing: Posing, monkeypatch) 
         torch.streams[0] = stream
         scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
     assert [stream for _, stream, _ in posing.repeats] == [2, 3]
+
+
+def test_objects_with_an_address_are_on_the_current_stream(posing: Posing, monkeypatch) -> None:
+    torch = install(monkeypatch)
+    x = Buffer(Tensor(aligned(64)))
+    for stream in (1, 2, 3):
+        torch.streams[0] = stream
+        scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    assert [stream for _, stream, _ in posing.repeats] == [2, 3]
+    torch.cuda.is_initialized = lambda: False
+    scale.cache.clear()
+    for _ in range(2):
+        scale[(1,)](x, 2, 7, 2.0, 9, True, B=64)
+    assert len(posing.repeats) == 2
 
 
 def test_another_context_takes_an_ordinary_launch(posing: Posing) -> None:

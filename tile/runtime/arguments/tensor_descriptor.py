@@ -27,7 +27,7 @@ from tile.runtime.arguments.adapt import Adaptable, MockArray, adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray, element_type
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, torch_dtype
 from tile.short_repr import short_repr
-from tile.tracebacks import public_class, public_function
+from tile.tracebacks import public_class, trim
 
 ALIGNMENT = Descriptor.ALIGNMENT
 SIGNATURE = re.compile(r"tensordesc<(\w+)\[([\d,]*)\](?:,(\w+))?>")
@@ -63,7 +63,6 @@ class TensorDescriptor(Adaptable):
         _check_rounding(self.round_f32_to_tf32)
 
     @classmethod
-    @public_function
     def from_tensor(
         cls,
         tensor: Any,
@@ -72,12 +71,16 @@ class TensorDescriptor(Adaptable):
         round_f32_to_tf32: bool = False,
     ) -> TensorDescriptor:
         """Return the descriptor of a whole array of NumPy, torch, CuPy or another library."""
-        if round_f32_to_tf32:
-            _check_rounding(round_f32_to_tf32)
         bounds = _tensor_bounds(tensor, block_shape, padding)
-        if bounds is None or cls is not TensorDescriptor:
-            array = _memory(adapt(tensor, "the tensor of a TensorDescriptor"), "a TensorDescriptor")
-            return cls(tensor, array.shape, _strides_of(array), block_shape, padding)
+        if bounds is None or round_f32_to_tf32 or cls is not TensorDescriptor:
+            try:
+                _check_rounding(round_f32_to_tf32)
+                array = adapt(tensor, "the tensor of a TensorDescriptor")
+                array = _memory(array, "a TensorDescriptor")
+                return cls(tensor, array.shape, _strides_of(array), block_shape, padding)
+            except Exception as error:
+                trim(error)
+                raise
         descriptor = cls.__new__(cls)  # `bounds` are checked, as `__init__` would check them again
         descriptor.base = tensor
         descriptor.shape, descriptor.strides = bounds
