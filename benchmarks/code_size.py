@@ -32,8 +32,9 @@ FEATURES = {
         language/scaled_dot.py language/slices.py frontend/python/aggregates.py
         frontend/python/attributes.py frontend/python/comprehensions.py
         frontend/python/overloads.py ir/block_address.py ir/dtype_members.py runtime/callbacks.py
-        runtime/compile_reasons.py runtime/interface.py runtime/kernel_metadata.py
-        runtime/stage_files.py runtime/arguments/pointer_objects.py triton_variables.py""",
+        runtime/compile_reasons.py runtime/function_description.py runtime/interface.py
+        runtime/kernel_metadata.py runtime/stage_files.py runtime/arguments/pointer_objects.py
+        triton_variables.py""",
     "libdevice off NVIDIA": """ir/semantics/libdevice/ language/extra/ language/extern.py
         ir/ops/extern.py backends/opencl/emit/libdevice backends/opencl/emit/library/""",
     "inline PTX off NVIDIA": """transforms/expand_inline_asm/ ir/ops/inline_asm.py

@@ -112,7 +112,7 @@ MODULES: Mapping[str, View] = {
         {
             **_JIT,
             **_TENSORS,
-            **_of("tile.runtime.interface", "KernelParam"),
+            **_of("tile.runtime.function_description", "KernelParam"),
             **_of("tile.compat.hooks", "JitFunctionInfo"),
             **_of("tile.compat.jit", "get_full_name mangle_type"),
             "JITCallable": "tile.frontend.python.source:DeviceFunction",

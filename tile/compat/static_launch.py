@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from tile._lazy import lazy_import
 from tile.compat.cache import get_cache_manager
 from tile.instrumentation import Scoped
-from tile.runtime.kernel import WARP_SIZE, CompiledKernel
+from tile.runtime.kernel import CompiledKernel
+from tile.runtime.kernel_metadata import WARP_SIZE
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.ptxas import start_cubin

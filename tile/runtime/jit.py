@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import collections
-import linecache
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,17 +16,14 @@ from typing import (
     overload,
 )
 
-from tile import backends
 from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
 from tile.config import config
 from tile.errors import ArgumentTypeError, NoGridError
-from tile.frontend.python.fingerprint import portable_digest
 from tile.frontend.python.source import source_of_text
-from tile.pickling import Reduction
 from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.callbacks import CompileEvent, compilation_done, compilation_refused
-from tile.runtime.compile import build, preloaded
+from tile.runtime.compile import build
 from tile.runtime.compiled_fast_path import CompiledLaunches
 from tile.runtime.fast_path import (
     FastPathEntry,
@@ -39,14 +34,10 @@ from tile.runtime.fast_path import (
     first_launch,
     shape_of,
 )
+from tile.runtime.function_description import FunctionDescription
 from tile.runtime.grid import normalize_grid
-from tile.runtime.interface import (
-    decorated_again,
-    description,
-    restored,
-)
 from tile.runtime.kernel import CompiledKernel
-from tile.runtime.kernel_definition import Captures, JitOptions, KernelDefinition
+from tile.runtime.kernel_definition import Captures
 from tile.runtime.launch_hooks import Constants, PendingLaunch, active_observer
 from tile.runtime.specialize import (
     Constant,
@@ -88,7 +79,7 @@ class _Call(NamedTuple):
     warmup: bool
 
 
-class JITFunction(KernelDefinition, Generic[P, R]):
+class JITFunction(FunctionDescription, Generic[P, R]):
     """A jitted function: launched as `kernel[grid](*arguments)`, or called in a kernel.
 
     `cache` holds the compiled kernels by target, options and keys of all arguments; it is cleared
@@ -97,49 +88,13 @@ class JITFunction(KernelDefinition, Generic[P, R]):
     """
 
     def __init__(self, fn: Callable[P, R], **options: Any) -> None:
-        super().__init__(fn, JitOptions(**options))
-        self._options = options
-        self.__globals__: Any = self.fn.__globals__
-        self._python_function: types.FunctionType | None = self.fn
-        self._description: dict[str, Any] = {}
+        super().__init__(fn, options)
         self.cache: dict[CacheKey, CompiledKernel] = {}
         self._captures: Captures | None = None
         self._plans: dict[Shape, LaunchPlan | None] = {}
         # Of the latest plan: its launch function, and its inline cache if it has one.
         self._latest: LaunchFunction | None = None
         self._fastest: LaunchFunction | None = None
-        self.pre_run_hooks: list[Hook] = []
-        self.used_global_vals: dict[tuple[str, int], Any] = {}  # for tools that assign it
-
-    def nameless(self) -> Reduction | None:
-        """Return the recipe to pickle a function whose `fn` a tool has cleared, else None.
-
-        See `tile.runtime.interface`.
-        """
-        if vars(self)["fn"] is not None:
-            return None
-        return restored, (JITFunction, {**self._described(), "repr": self.repr})
-
-    def _described(self) -> dict[str, Any]:
-        """Return the attributes that a function without `fn` keeps."""
-        if self._python_function is None:  # it is from another process
-            return self._description
-        self.fn = self._python_function
-        try:
-            return description(self)
-        finally:
-            self.fn = None  # type: ignore[assignment]
-
-    def by_value(self) -> tuple[bool, Reduction]:
-        """Return the recipe to decorate the function again, with the text of its source file.
-
-        The other process may not have the file, as for a notebook's cell.
-        """
-        file = self.fn.__code__.co_filename
-        text = linecache.getlines(file, self.fn.__globals__)
-        return False, (decorated_again, (JITFunction, self.fn, self._options, file, text))
-
-    # -- sources and caches
 
     def _unsafe_update_src(self, new_src: str) -> None:
         """Compile another text, from `def` on, with the parameters and captures of the function."""
@@ -148,27 +103,6 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         vars(self).pop("loc", None)
         self.cache.clear()
         self._drop_plans()
-
-    @property
-    def device_caches(self) -> Mapping[int, tuple[dict[CacheKey, CompiledKernel], ...]]:
-        """The compiled kernels of each device, which is the same `cache` for all."""
-        return collections.defaultdict(lambda: (self.cache,))
-
-    @property
-    def hash(self) -> str:
-        """The same as `cache_key`."""
-        return self.cache_key
-
-    @property
-    def cache_key(self) -> str:
-        """A hash of the text of the function and of all that it captures.
-
-        It does not depend on the place of the text: equal sources have equal keys. A captured value
-        without an exact text makes the key valid in this process only.
-        """
-        if vars(self)["fn"] is None:
-            return str(self._described()["cache_key"])
-        return portable_digest(self) or f"{id(self):x}"
 
     # -- launching
 
@@ -317,27 +251,6 @@ class JITFunction(KernelDefinition, Generic[P, R]):
         and store. `grid` is that of a launch.
         """
         return space_of(self, args, kwargs, grid, per_tile=per_tile)
-
-    def create_binder(self) -> tuple[Any, ...]:
-        """Return the compiled kernels, an empty table, the target, its backend, and a binder.
-
-        `binder(*args, **kwargs)` returns the arguments of a launch by name, the type and key of
-        each, and the options.
-        """
-        target = target_of([])
-        return self.cache, {}, target, backends.get(target.backend), self._bound
-
-    def preload(self, specialization_data: str) -> CompiledKernel:
-        """Compile the kernel that a hook of compilations was told of, for the disk cache.
-
-        specialization_data: the text that the hook got. A launch then finds the kernel on disk.
-        Raises `ArgumentValueError` for a text of another function.
-        """
-        return preloaded(self, specialization_data)
-
-    def add_pre_run_hook(self, hook: Hook) -> None:
-        """Call `hook(*args, **kwargs)` before every launch, once its arguments are checked."""
-        self.pre_run_hooks.append(hook)
 
     def _plan(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LaunchPlan | None:
         """Return the launch plan for calls of this shape; build it if it is new."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MethodType
@@ -25,14 +24,13 @@ from tile.backends.capabilities import (
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.frontend.python.source import DeviceFunction
 from tile.language.base.constexpr import constexpr
-from tile.runtime.arguments.adapt import retuple
 from tile.runtime.arguments.autograd import NoteWrites, note_writes, tensors_in
 from tile.runtime.arguments.device_arrays import DeviceArray, host_copies
 from tile.runtime.arguments.storage_view import with_storage
 from tile.runtime.binding import OPTION_DEFAULTS, assignments, fit, quoted
 from tile.runtime.callbacks import HookChain, launch_started
 from tile.runtime.grid import normalize_grid
-from tile.runtime.kernel_metadata import KernelMetadata, KernelSource, LazyDict, Stages
+from tile.runtime.kernel_metadata import KernelDescription, Stages
 from tile.runtime.kernel_parameters import KernelParameters
 from tile.runtime.launch_diagnostics import diagnosed, supported_diagnostics
 from tile.runtime.launch_hooks import active_observer
@@ -55,8 +53,6 @@ else:
     compile_for_overlap = lazy_import("tile.runtime.compiler", "compile_for_overlap")
 
 
-WARP_SIZE = 32
-REGISTER_BYTES = 4
 LAUNCHER_ARGUMENTS = 9  # of Triton's launchers, in front of the kernel's own
 
 
@@ -74,7 +70,7 @@ class Launches(Protocol):
         """Remember a launch; see `tile.runtime.compiled_fast_path`."""
 
 
-class CompiledKernel:
+class CompiledKernel(KernelDescription):
     """A compiled kernel.
 
     - `asm`: the text of every stage by name: `source`, then the backend's, from `tile` (the IR from
@@ -82,9 +78,6 @@ class CompiledKernel:
     - `name`, `target`, `options`; `constants` by parameter; `signature`: each parameter's type.
     - `written`: names of the parameters through which it writes memory.
     - `leaves`: the specialization of each parameter; `parameters`: their launch arguments.
-
-    - `src`: the function, signature and constants. `hash`: identifies the compiled code.
-    - `n_regs`, `n_spills`, `n_max_threads`: of `info`, 32-bit registers and threads.
 
     `kernel[grid](*arguments)` launches it; the arguments are the runtime ones in order or by name,
     or all of the function's in order, of which the constants must be those that are compiled in.
@@ -141,79 +134,6 @@ class CompiledKernel:
             return executable.info()
         return KernelInfo(f"none: the {self.target.backend} backend runs kernels in NumPy")
 
-    @functools.cached_property
-    def hash(self) -> str:
-        """A hash of the text of all stages."""
-        digest = hashlib.sha256()
-        for stage, text in self.asm.items():
-            digest.update(f"{stage}\n".encode())
-            digest.update(text if isinstance(text, bytes) else text.encode())
-        return digest.hexdigest()
-
-    @property
-    def metadata(self) -> KernelMetadata:
-        """Name, target, signature, constants, written parameters, and options as attributes.
-
-        Also `hash`, `shared` (bytes of shared memory), `warp_size` and `cluster_dims`.
-        """
-        facts = {
-            n: getattr(self, n)
-            for n in ("name", "target", "signature", "constants", "written", "hash")
-        }
-        options = {n: getattr(self.options, n) for n in OPTION_DEFAULTS}
-        shared = self.artifact.launch_metadata.get("shared_bytes", 0)
-        cluster = (self.options.num_ctas, 1, 1)
-        return KernelMetadata(
-            **facts, **options, shared=shared, cluster_dims=cluster, warp_size=WARP_SIZE
-        )
-
-    @property
-    def packed_metadata(self) -> tuple[int, ...]:
-        """The numbers of warps, CTAs and bytes of shared memory, and the extents of a cluster."""
-        metadata = self.metadata
-        return (metadata.num_warps, metadata.num_ctas, metadata.shared, *metadata.cluster_dims)
-
-    @property
-    def src(self) -> KernelSource:
-        """The function, signature and constants that the kernel was compiled from."""
-        names = list(self.leaves)
-        constants: dict[tuple[int, ...], Any] = {
-            (names.index(name),): value for name, value in self.constants.items()
-        }
-        types = {name: _plain_type(kind) for name, kind in self.signature.items()}
-        return KernelSource(self.fn, self.name, types, constants)
-
-    @property
-    def n_regs(self) -> int | None:
-        """32-bit registers of one thread; None where the backend has no registers."""
-        return self.info.registers
-
-    @property
-    def n_spills(self) -> int | None:
-        """Registers of one thread that are in local memory, with its stack."""
-        local = self.info.local_bytes
-        return None if local is None else local // REGISTER_BYTES
-
-    @property
-    def n_max_threads(self) -> int | None:
-        """The most threads of one program that the registers permit."""
-        return self.info.max_threads
-
-    @property
-    def function(self) -> Executable:
-        """The loaded kernel."""
-        return self.executable
-
-    module = function
-
-    @property
-    def metadata_group(self) -> Mapping[str, str]:
-        """No files, by the names of stages: an entry of the cache is one file, and `asm` has them.
-
-        Programs written for Triton look here for files of its intermediate representations.
-        """
-        return {}
-
     def _init_handles(self) -> None:
         """Load the kernel.
 
@@ -264,18 +184,6 @@ class CompiledKernel:
         self._run(extents, args[LAUNCHER_ARGUMENTS:], kwargs)
         if leave is not None and not isinstance(leave, HookChain):
             leave(metadata)
-
-    def launch_metadata(self, grid: Any, stream: object, *args: Any) -> LazyDict:
-        """Return the metadata of a launch: the name, and what `launch_metadata` of `jit` adds.
-
-        args: the values of all parameters, in order.
-        """
-        metadata = LazyDict({"name": self.name, "function": self, "stream": stream})
-        describe = getattr(self.fn, "launch_metadata", None)
-        if describe is not None:
-            arguments = dict(zip(self.leaves, args, strict=False))
-            metadata.add(describe, (grid, self.metadata, arguments))
-        return metadata
 
     def _run(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         values = self._with_constants(args, kwargs)
@@ -432,13 +340,6 @@ class CompiledKernel:
         if not isinstance(executable, FastLaunchable) or self._foreign_device_arrays(arguments):
             return None
         return executable.bind(*self.parameters.of_fast_launch(parameters, arguments))
-
-
-def _plain_type(kind: Any) -> Any:
-    """Return a type of a signature without divisibility, as Triton has it."""
-    if isinstance(kind, tuple):
-        return retuple(kind, list(map(_plain_type, kind)))
-    return kind.partition(":")[0]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ identity before each launch, which is cheap: most kernels capture only the langu
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType, FunctionType, ModuleType, SimpleNamespace
@@ -19,8 +18,7 @@ from tile.runtime.annotations import annotated_type
 from tile.runtime.arguments.adapt import DIRECT, adapt
 from tile.runtime.arguments.storage_view import with_storage
 from tile.runtime.binding import Binder, unknown_names
-from tile.runtime.interface import KernelInterface, KernelParam, annotation_text
-from tile.runtime.signature import spell_type
+from tile.runtime.interface import KernelInterface
 from tile.runtime.specialize import (
     PLAIN,
     Constant,
@@ -67,7 +65,6 @@ class KernelDefinition(DeviceFunction, KernelInterface):
                 f"repr of {self.name}() is a function that returns its name, not "
                 f"{short_repr(options.repr)}"
             )
-        self.own_src = ""
         self.loose_annotations = options.loose_annotations
         self.launch_defaults = options.launch_defaults
         self.whole_storage = options.whole_storage
@@ -86,36 +83,6 @@ class KernelDefinition(DeviceFunction, KernelInterface):
     def arg_names(self) -> list[str]:
         """The names of the parameters, in order."""
         return self._binder.names
-
-    @functools.cached_property
-    def params(self) -> list[KernelParam]:
-        """The parameters, in order."""
-        exempt = self._named("do_not_specialize", self._unspecialized)
-        unaligned = self._named("do_not_specialize_on_alignment", self._unaligned)
-        return [
-            KernelParam(
-                num=num,
-                name=p.name,
-                annotation=annotation_text(p.annotation),
-                annotation_type="" if rule.type is None else spell_type(rule.type),
-                is_constexpr=p.is_constexpr,
-                is_const=p.is_const,
-                default=p.default,
-                do_not_specialize=p.name in exempt,
-                do_not_specialize_on_alignment=p.name in unaligned,
-            )
-            for num, (p, (_, rule)) in enumerate(zip(self.parameters, self._rules, strict=True))
-        ]
-
-    @property
-    def constexprs(self) -> list[int]:
-        """The positions of the parameters that are compile-time constants."""
-        return [num for num, p in enumerate(self.parameters) if p.is_constexpr]
-
-    @property
-    def signature(self) -> inspect.Signature:
-        """The signature of the Python function."""
-        return inspect.signature(self.fn)
 
     @functools.cached_property
     def _binder(self) -> Binder:
@@ -174,32 +141,6 @@ class KernelDefinition(DeviceFunction, KernelInterface):
             )
         return frozenset(map(str, selected))
 
-    # -- the source
-
-    @property
-    def module(self) -> str:
-        """The name of the module that defines the function."""
-        return self.fn.__module__
-
-    @property
-    def src(self) -> str:
-        """The text of the definition from `def` on, without decorators and indentation."""
-        if self.own_src:
-            return self.own_src
-        lines = self.source.text.splitlines(keepends=True)
-        start = next(i for i, line in enumerate(lines) if line.startswith("def "))
-        return "".join(lines[start:])
-
-    @property
-    def raw_src(self) -> list[str]:
-        """The lines of the definition in its file, decorators included."""
-        return inspect.getsourcelines(self.fn)[0]
-
-    @property
-    def starting_line_number(self) -> int:
-        """The line of `raw_src` in its file, from 1."""
-        return self.fn.__code__.co_firstlineno
-
     # -- arguments
 
     def _specialize(self, values: list[Any]) -> tuple[list[Any], list[Key]]:
@@ -224,17 +165,6 @@ class KernelDefinition(DeviceFunction, KernelInterface):
                 keys.append(runtime_key(value, rule))
             adapted.append(value)
         return adapted, keys
-
-    def _bound(self, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
-        """Return the arguments of a launch by name, the type and key of each, and the options."""
-        values, options = self._binder.bind(args, kwargs)
-        adapted, keys = self._specialize(values)
-        leaves = [
-            Constant(value) if is_constexpr else leaf_of(value, key)
-            for (is_constexpr, _), value, key in zip(self._rules, adapted, keys, strict=True)
-        ]
-        kinds = [(spell_leaf(leaf), key) for leaf, key in zip(leaves, keys, strict=True)]
-        return dict(zip(self.arg_names, values, strict=True)), kinds, options
 
     def specialize(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the types that a launch with these arguments is specialized for.
