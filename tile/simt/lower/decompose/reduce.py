@@ -16,7 +16,7 @@ from tile.ir.ops import arith, control, shape
 from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import EXTREMES, ArgKind, ReduceKind
-from tile.ir.types import F32, I32, NARROW_FLOATS, U32, Scalar, Tile, Type, number_of
+from tile.ir.types import BF16, F16, F32, I32, NARROW_FLOATS, U32, Scalar, Tile, Type, number_of
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.lower.decompose.axis_split import (
     axis_owners,
@@ -162,21 +162,60 @@ def reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Valu
 def arg_reduce(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Replace an `arg_reduce` by comparisons in each thread and a `reduce_region` of pairs.
 
-    A pair is an element and its index.
+    A pair is an element and its index. Where only the indices of floats are used, and no shared
+    memory is needed, the elements are reduced first, then the indices of those that equal the best.
     """
     (x,), axis = op.inputs, op["axis"]
     element, kind, left = number_of(x.type), op["kind"], op["tie_break_left"]
     x = b.convert(x, straight(layout_of(x), axis))
+    only_index = not op.results[0].uses
+    if only_index and _reduces_first(x, axis, target):
+        return [b.constant(0, op.results[0].type), _index_of_best(b, x, axis, kind, left)]
     pairs = [x, indices_along(b, x, axis)]
     while registers := axis_owners(layout_of(pairs[0]), axis).registers:
         pairs = _select_in_thread(b, pairs, axis, min(registers), kind, left)
-    if op.results[0].uses or not _warps_reduce_order(pairs[0], axis, target):
+    if not only_index or not _warps_reduce_order(pairs[0], axis, target):
         return reduce_along(b, pairs, axis, arg_region(kind, element, left), target)
     order, index = _select_in_warp(b, pairs, axis, kind, left)
     if axis_owners(layout_of(pairs[0]), axis).warps:
         region = arg_region(kind, _order_type(x), left)
         order, index = reduce_along(b, [order, index], axis, region, target)
     return [b.constant(0, op.results[0].type), index]
+
+
+# The types of floats of which targets have minima and maxima.
+_COMPARED = (F32, F16, BF16)
+
+
+def _reduces_first(x: Value, axis: int, target: SimtTarget) -> bool:
+    """Return True if warps reduce floats along an axis, which need no shared memory for it."""
+    is_near = not axis_owners(layout_of(x), axis).far(target.shuffles)
+    return is_near and x.type.element in _COMPARED and not _warps_reduce_order(x, axis, target)
+
+
+def _index_of_best(b: LayoutBuilder, x: Value, axis: int, kind: ArgKind, left: bool) -> Value:
+    """Return the indices of the best floats along an axis that each warp reduces.
+
+    A reduction takes one instruction for each element, and so does the same one elsewhere in the
+    kernel: `min` and `argmin` of a tile share it. A comparison of pairs takes four, as a NaN is
+    worse than every number.
+    """
+    best = _reduce_in_warp(b, x, axis, _BEST[kind])
+    is_best = b(arith.cmp, x, _spread(b, best, axis, x), predicate=Predicate.EQ)
+    index = indices_along(b, x, axis)
+    while registers := axis_owners(layout_of(index), axis).registers:
+        sides = [_split_bit(b, value, axis, min(registers)) for value in (is_best, index)]
+        (low, high), (low_index, high_index) = sides
+        is_best = b(arith.or_, low, high)
+        takes, own, other = (low, low_index, high_index) if left else (high, high_index, low_index)
+        index = b(arith.select, takes, own, other)
+    first = ReduceKind.MIN if left else ReduceKind.MAX
+    index = b(arith.select, is_best, index, b.constant(_WORST[first], index.type))
+    index = _reduce_in_warp(b, index, axis, first)
+    # NaNs alone are equal, so that their first one is the best.
+    best_number = Expression(b, best)
+    index_of_nan = 0 if left else x.type.shape[axis] - 1
+    return best_number.equals(best_number).select(Expression(b, index), index_of_nan).value
 
 
 def _order_type(x: Value) -> Scalar:
