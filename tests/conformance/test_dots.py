@@ -11,7 +11,7 @@ import tile.language as tl
 from tests.conformance.running import Device
 from tests.frontend.building import module_of, refusal
 from tile.ir import semantics
-from tile.ir.types import BF16, F16, F32, F64, I8, I32, Pointer, Scalar
+from tile.ir.types import BF16, F8E4M3, F16, F32, F64, I8, I32, Pointer, Scalar
 from tile.language.base.compile_options import default_dot_input_precision
 
 B, C, M, K, N = (tl.constexpr(n) for n in (2, 4, 16, 32, 16))
@@ -85,6 +85,37 @@ def test_the_error_of_terms(device: Device, precision: str, by_default: bool) ->
     rows = np.isfinite(a).all(1)
     errors = np.abs(out[rows] - x[rows] @ y) / (np.abs(x[rows]) @ np.abs(y))
     assert errors.max() < 2.0 ** BOUNDS[precision]
+
+
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3", "bf16x6", "ieee"])
+@pytest.mark.parametrize(
+    ("left", "right"), [(F16, F16), (BF16, BF16), (F8E4M3, BF16), (F16, I8), (F16, BF16)], ids=str
+)
+def test_widened_operands(device: Device, left: Scalar, right: Scalar, precision: str) -> None:
+    """Narrow numbers are multiplied exactly, whatever the precision of f32 operands."""
+    name = tl.constexpr(precision)
+
+    def product(x, y, out):
+        m, n, k = tl.arange(0, 64), tl.arange(0, 16), tl.arange(0, 32)
+        a = tl.load(x + m[:, None] * 32 + k[None, :]).to(tl.float32)
+        b = tl.load(y + n[:, None] * 32 + k[None, :]).to(tl.float32)
+        acc = tl.zeros((64, 16), tl.float32)
+        for _ in range(2):
+            acc = tl.dot(a, b.T, acc, input_precision=name)
+        tl.store(out + m[:, None] * 16 + n[None, :], acc)
+
+    rng = np.random.default_rng(2)
+    a, b = (
+        (rng.standard_normal(shape) * 16).astype(semantics.numpy_dtype(ty))
+        for shape, ty in (((64, 32), left), ((16, 32), right))
+    )
+    out = np.zeros((64, 16), np.float32)
+    module = module_of(product, Pointer(left), Pointer(right), Pointer(F32))
+    device.run(module, (1, 1, 1), [a.reshape(-1), b.reshape(-1), out.reshape(-1)])
+    x, y = a.astype(np.float64), b.astype(np.float64).T
+    errors = np.abs(out - 2 * (x @ y)) / (2 * np.abs(x) @ np.abs(y))
+    # Where a 16-bit type has all numbers of both operands, they are not split into terms.
+    assert errors.max() < 2.0**-20
 
 
 def test_batches_that_are_refused() -> None:

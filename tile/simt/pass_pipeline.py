@@ -8,7 +8,7 @@ from tile.errors import ArgumentTypeError, OutOfResourcesError
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.passes import PASSES, Pass, PassManager
-from tile.simt.assign import assign_layouts, remove_conversions, transpose_dots
+from tile.simt.assign import assign_layouts, narrow_dots, remove_conversions, transpose_dots
 from tile.simt.lower import (
     carry_base_pointers,
     decompose,
@@ -54,7 +54,14 @@ MEMORY = (
     "unroll",
     "fold-ranges",
 )
-LAYOUT = ("transpose-dots", "assign-layouts", "remove-conversions", "hoist-loads", "decompose")
+LAYOUT = (
+    "narrow-dots",
+    "transpose-dots",
+    "assign-layouts",
+    "remove-conversions",
+    "hoist-loads",
+    "decompose",
+)
 SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
 THREADS = (
