@@ -103,3 +103,45 @@ def test_addresses_in_integers_reach_the_launchs_arrays_only() -> None:
 def test_a_program_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["triton"]) == 1
     assert "tile triton takes a program: tile triton program.py" in capsys.readouterr().err
+
+
+FAILING = """\
+import numpy as np
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x):
+    tl.store(x, unknown_name)
+
+def launch():
+    kernel[(1,)](np.zeros(4, np.float32))
+
+launch()
+"""
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_errors_of_programs_have_the_frames_of_the_program_alone(tmp_path, module: bool) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text(FAILING)
+    name = ("-m", "failing") if module else (str(program),)
+    command = [sys.executable, "-m", "tile", "triton", *name]
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    settings = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(command, capture_output=True, text=True, env=settings)
+    lines = done.stderr.splitlines()
+    assert done.returncode == 1 and lines[0] == "Traceback (most recent call last):"
+    assert [line.split(", ", 1)[1] for line in lines if line.startswith("  File")] == [
+        "line 12, in <module>",
+        "line 10, in launch",
+    ]
+    assert "tile.errors.CompilationError: `unknown_name` is not defined" in lines
+
+
+def test_a_syntax_error_of_a_program_has_no_frames(tmp_path) -> None:
+    program = tmp_path / "failing.py"
+    program.write_text("print(1\n")
+    command = [sys.executable, "-m", "tile", "triton", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith(f'  File "{program}", line 1\n')

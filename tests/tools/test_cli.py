@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tile.tools.cli import COMMANDS
+import pytest
+
+import tile
+from tile.tools.cli import COMMANDS, main
 
 CODE = """
 import sys
@@ -33,3 +36,9 @@ def test_the_help_lists_all_commands() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("    ")]
     assert [word for word in listed if word in COMMANDS] == list(COMMANDS)
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"tile {tile.__version__}\n"

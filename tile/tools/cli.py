@@ -24,6 +24,7 @@ from collections.abc import Sequence
 
 from tile.errors import TileError
 from tile.tools.command import run_with_checked_output
+from tile.version import VERSION
 
 # Each command is a module of this package. Its docstring is the help: the summary after
 # "`tile NAME`: ", then the description. `configure` adds the options to a parser; `run` takes the
@@ -52,6 +53,7 @@ def parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         formatter_class=raw,
         epilog="`tile COMMAND --help` describes a command.",
     )
+    top.add_argument("--version", action="version", version=f"tile {VERSION}")
     group = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in commands:
         command = importlib.import_module(f"tile.tools.{name}")

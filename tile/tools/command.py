@@ -19,8 +19,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from tile._lazy import lazy_import
@@ -216,6 +218,44 @@ def run_with_checked_output(run: Callable[[], int]) -> int:
                 return BROKEN_PIPE
             _print_error(f"error: cannot write to the standard output: {error.strerror or error}")
             return FAILED
+
+
+@dataclass
+class PrintedErrors:
+    """A context manager that prints an exception of a program as Python would, from its frames on.
+
+    Others propagate. status: that of the program.
+    """
+
+    status: int = 0
+
+    def __enter__(self) -> PrintedErrors:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: TracebackType | None,
+    ) -> bool:
+        if kind is None or not isinstance(error, Exception | KeyboardInterrupt):
+            return False
+        if isinstance(error, OSError) and output_failed():
+            return False  # the reader of the program's output has gone
+        while frames is not None and not _is_runner(frames):
+            frames = frames.tb_next
+        if frames is None:
+            return False  # it is no error of the program
+        while frames is not None and _is_runner(frames):
+            frames = frames.tb_next
+        sys.excepthook(kind, error.with_traceback(frames), frames)
+        self.status = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+        return True
+
+
+def _is_runner(entry: TracebackType) -> bool:
+    """Return True for a frame of the module that runs programs."""
+    return entry.tb_frame.f_globals.get("__name__") == runpy.__name__
 
 
 def output_failed() -> bool:

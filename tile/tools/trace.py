@@ -30,18 +30,15 @@ import os
 import sys
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 from tile.diagnostics.trace import Trace
 from tile.diagnostics.trace import trace as tracing
 from tile.errors import ArgumentValueError
-from tile.tools.command import output_failed, run_program
+from tile.tools.command import PrintedErrors, run_program
 
 EVERY = 2.0  # seconds between two lines of progress
 
@@ -75,39 +72,6 @@ def _program_arguments(options: argparse.Namespace) -> list[str]:
     return arguments[count + 1 :] if arguments[count : count + 1] == ["--"] else arguments[count:]
 
 
-@dataclass
-class PrintedErrors:
-    """A context manager that prints an exception of the program as Python would."""
-
-    program: str
-    status: int = 0
-
-    def __enter__(self) -> PrintedErrors:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> bool:
-        if error is None or not isinstance(error, Exception | KeyboardInterrupt):
-            return False
-        if isinstance(error, OSError) and output_failed():
-            return False  # the reader of the program's output has gone
-        traceback.print_exception(kind, error, _program_frames(frames, self.program))
-        self.status = 130 if isinstance(error, KeyboardInterrupt) else 1
-        return True
-
-
-def _program_frames(frames: TracebackType | None, program: str) -> TracebackType | None:
-    """Return the frames from the program's first frame on."""
-    own = frames
-    while own is not None and own.tb_frame.f_code.co_filename != program:
-        own = own.tb_next
-    return own or frames
-
-
 def run(options: argparse.Namespace) -> int:
     """Run the command, and return its exit status."""
     arguments = _program_arguments(options)
@@ -116,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         _refuse_unwritable(Path(path))
     if not options.module and not Path(options.program).is_file():
         raise ArgumentValueError(f"there is no program {options.program}")
-    errors = PrintedErrors(options.program)
+    errors = PrintedErrors()
     with tracing() as trace, _progress(trace, sys.stderr), errors:
         errors.status = run_program(options.program, arguments, module=options.module)
     print(trace)

@@ -20,7 +20,7 @@ import argparse
 from tile.compat import LATEST, VERSIONS, install_as_triton
 from tile.compat.environment import FOLDER, extend_path
 from tile.errors import ArgumentValueError
-from tile.tools.command import run_program
+from tile.tools.command import PrintedErrors, run_program
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,4 +42,7 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentValueError("tile triton takes a program: tile triton program.py")
     install_as_triton(options.version)
     extend_path()
-    return run_program(options.program, options.arguments, module=options.module)
+    errors = PrintedErrors()
+    with errors:
+        errors.status = run_program(options.program, options.arguments, module=options.module)
+    return errors.status
