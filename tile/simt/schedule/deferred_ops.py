@@ -57,11 +57,9 @@ def expand_deferred_waits(
     stays in the loop. Returns the new waits, and the loop-carried values that they wait for.
     """
     (body,) = loop.regions
-    last: dict[Operation, Operation] = {}
-    for wait in waits:
-        other = last.get(anchors[wait])
-        if other is None or _issue(loop, other).is_before(_issue(loop, wait)):
-            last[anchors[wait]] = wait
+    position = {op: number for number, op in enumerate(body)}
+    waits = sorted(waits, key=lambda wait: position[_issue(wait)])
+    last = {anchors[wait]: wait for wait in waits}
     moved: dict[Operation, Value] = {}
     for wait in waits:
         (value,), anchor = wait.inputs, anchors[wait]
@@ -71,7 +69,7 @@ def expand_deferred_waits(
         if last[anchor] is wait:
             # The accumulator as it is at the anchor: carried, or already accumulated to again.
             carried = body.args[1 + index]
-            here = value if _issue(loop, wait).is_before(anchor) else carried
+            here = value if position[_issue(wait)] < position[anchor] else carried
             moved[_wait_before(anchor, wait, here)] = carried
     for wait in waits:
         wait.erase()
@@ -90,9 +88,9 @@ def is_carried_wait(op: Operation, deferred: Container[Operation]) -> bool:
     return only_carried and issue is not None and issue.block is op.block and issue not in deferred
 
 
-def _issue(loop: Operation, wait: Operation) -> Operation:
+def _issue(wait: Operation) -> Operation:
     issue = wait.inputs[0].op
-    assert issue is not None and issue.block is loop.regions[0]
+    assert issue is not None
     return issue
 
 
@@ -151,20 +149,15 @@ class DeferredOps:
         for op in self.ops:
             if not (op.schedule is not None and op.schedule[0] == 1 and not op.regions):
                 raise PassError(f"{op.name} cannot be done in a later iteration", loc=op.loc)
-        for position, arg in enumerate(self.body.args[1:]):
-            for user in arg.users if position in self.own else ():
-                if user not in self.ops:
+        values = [value for op in self.ops for value in op.results]
+        values += [self.body.args[1 + position] for position in self.own]
+        for value in values:
+            for user in {*value.users} - {*self.ops}:
+                if user is not self.body.last or value.op is None:
                     raise PassError(
-                        f"{user.name} needs %{arg.name} before a later iteration computes it",
+                        f"{user.name} needs %{value.name}, which a later iteration computes",
                         loc=user.loc,
                     )
-        for op in self.ops:
-            for value in op.results:
-                for user in value.users:
-                    if user not in self.ops and user is not self.body.last:
-                        raise PassError(
-                            f"{user.name} needs a result of a later iteration", loc=user.loc
-                        )
 
     def expand(self, anchors: Mapping[Operation, Operation]) -> None:
         """Rebuild the loop.

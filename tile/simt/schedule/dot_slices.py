@@ -21,13 +21,13 @@ from functools import lru_cache
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import dot
-from tile.ir.types import Tile, number_of
+from tile.ir.types import number_of
 from tile.simt.layouts.axes import sliced
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.ops.layout import convert_layout
-from tile.simt.ops.layout_inference import layout_of
+from tile.simt.ops.layout_inference import layout_of, tile_type
 from tile.simt.target import SimtTarget
 
 WORD_BITS = 32
@@ -96,14 +96,8 @@ def stored_extent(op: Operation, operands: Collection[int], target: SimtTarget) 
 
 
 def _bytes(value: Value) -> int:
-    tile = tile_of(value)
+    tile = tile_type(value)
     return tile.of.bytes_of(tile.numel)
-
-
-def tile_of(value: Value) -> Tile:
-    """Return the type of a value that is a tile."""
-    assert isinstance(value.type, Tile)
-    return value.type
 
 
 def sliced_load_layout(conversion: Operation, target: SimtTarget) -> LinearLayout | None:

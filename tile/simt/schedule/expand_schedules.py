@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tile.errors import PassError
-from tile.ir.builder import create
 from tile.ir.core import Block, Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import control, memory
 from tile.ir.passes import module_pass
-from tile.simt.ops import shared, wgmma
+from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import (
     COUNTED_WAITS,
@@ -232,16 +231,26 @@ class _Ahead:
         self.sources = self._sources()
         inits = self.loop.inputs[3:]
         self.carried = [inits[position] for position in self.sources.carried]
-        # Loads that addresses are computed from, and these computations, which nothing else needs.
-        self.early = self.sources.loads
-        self.between = self._between()
+        # Loads that addresses are computed from, and what only depends on these.
+        self.early, first = self.sources.loads, {*self.sources.loads}
+        for op in reversed(self.sources.ops):
+            if op in first:
+                first.update(value.op for value in op.inputs if value.op is not None)
+        after = {*self.early}
+        for op in self.sources.ops:
+            if any(value.op in after for value in op.inputs):
+                after.add(op)
+        self.dependent = [op for op in self.sources.ops if op in after - first]
+        self.inside = {*group.ops}  # with the dependent operations that nothing else needs
+        for op in reversed(self.sources.ops):
+            if op in after and all(user in self.inside for x in op.results for user in x.users):
+                self.inside.add(op)
         # Results that operations of later stages use.
-        inside = {*group.ops, *self.between}
         self.crossing = [
             value
             for op in group.ops
             for value in op.results
-            if any(user not in inside for user in value.users)
+            if any(user not in self.inside for user in value.users)
         ]
 
     def _sources(self) -> BackwardSlice:
@@ -256,46 +265,10 @@ class _Ahead:
             )
         return sources
 
-    def _between(self) -> list[Operation]:
-        """Return the operations from the early loads to the others of the group, in order."""
-        after = {*self.early}
-        for op in self.sources.ops:
-            if any(value.op in after for value in op.inputs):
-                after.add(op)
-        only = {*self.group.ops}
-        for op in reversed(self.sources.ops):
-            if op in after and all(user in only for result in op.results for user in result.users):
-                only.add(op)
-        return [op for op in self.sources.ops if op in only and op not in self.group.ops]
-
-    def _split(self) -> tuple[list[Operation], list[Operation]]:
-        """Return the operations in front of the first one that uses an early load, and the rest.
-
-        A copy stays with the commit of its group.
-        """
-        rest = [op for op in self.group.ops if op not in self.early]
-        loaded = {*self.early, *self.between}
-        uses = [any(v.op in loaded for v in operands_of(op, self.body)) for op in rest]
-        if True not in uses:
-            return rest, []
-        count = uses.index(True)
-        while count and rest[count - 1].defn is shared.local_cp_async:
-            count -= 1
-        return rest[:count], rest[count:]
-
-    def _dependent(self) -> list[Operation]:
-        """Return the operations between early loads and others that no early load depends on."""
-        needed = {*self.early}
-        for op in reversed(self.sources.ops):
-            if op in needed:
-                needed.update(value.op for value in op.inputs if value.op is not None)
-        return [op for op in self.between if op not in needed]
-
     def erase(self) -> None:
         """Erase what runs early now."""
-        rest = [op for op in self.group.ops if op not in self.early]
-        before = {*self.early, *self.between}
-        for op in reversed([*[op for op in self.sources.ops if op in before], *rest]):
+        ops = dict.fromkeys((*self.sources.ops, *self.group.ops))
+        for op in reversed([op for op in ops if op in self.inside]):
             op.erase()
 
     def build(self) -> None:
@@ -309,25 +282,24 @@ class _Ahead:
             index = trip_count.index_after(before, trip_count.lower, number)
             ahead.append(self._advance(before, index, present[-1]))
 
-        def issue(ops: Sequence[Operation], number: int) -> None:
-            for op in ops:
-                self._copy(op, before, ahead[number], present[number], number, self._init)
-                self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
-
         # The early loads of all iterations are issued before the first copy waits for its own. Then
         # the copies of one iteration follow those of another, as the loop will wait for them.
-        (ready, waiting), dependent = self._split(), self._dependent()
         for number in range(distance if self.early else 0):
             advance_to(number)
         for number in range(distance):
             if not self.early:
                 advance_to(number)
-            issue(ready, number)
-            for op in dependent:
-                new = ahead[number][op.result].op
-                assert new is not None
-                new.move_before(self.loop)
-            issue(waiting, number)
+            mapping, dependent = ahead[number], [*self.dependent]
+            for op in self.group.ops:
+                if op in self.early:
+                    continue
+                if any(value.op in dependent for value in operands_of(op, self.body)):
+                    for new in (mapping[each.result].op for each in dependent):
+                        assert new is not None
+                        new.move_before(self.loop)
+                    dependent.clear()
+                self._copy(op, before, mapping, present[number], number, self._init)
+                self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
         inits = [mapping[value] for mapping in ahead for value in self.crossing]
         count, width = len(inits), len(self.crossing)
 
@@ -376,8 +348,7 @@ class _Ahead:
         """Return a builder for operations that run if an iteration exists."""
         blocks = Block(), Block()
         ends = [LayoutBuilder(block, None, self.loop.loc).op(control.yield_) for block in blocks]
-        branch = create(control.if_, [exists], {}, list(blocks), self.loop.loc)
-        build.block.insert(branch, build.anchor)
+        build.op(control.if_, exists, regions=blocks)
         return LayoutBuilder(blocks[0], ends[0], self.loop.loc)
 
     def _advance(

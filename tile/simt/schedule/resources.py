@@ -194,21 +194,12 @@ class Resources:
         computed. If it lowers occupancy, it does not pay: another program would have hidden the
         same latency. If shared memory limits occupancy, the registers are free to use.
         """
-        shared_bytes = self.shared.loops[loop]
         waiting, overlapped = self._overlap(dots)
-        if producer:
-            warps = _warps(dots)
-            registers = [
-                self.consumer_registers(warps, programs)
-                for programs in range(1, self.programs(shared_bytes) + 1)
-            ]
-            return overlapped <= registers[0] and not any(
-                waiting <= each < overlapped for each in registers
-            )
-        threads = self.target.warp_size * _warps(dots)
-        return overlapped <= self.target.registers and (
-            self.programs(shared_bytes, threads * overlapped)
-            == self.programs(shared_bytes, threads * waiting)
+        available = self.consumer_registers if producer else self.without_producer
+        most = self.programs(self.shared.loops[loop])
+        registers = [available(_warps(dots), programs) for programs in range(1, most + 1)]
+        return overlapped <= registers[0] and not any(
+            waiting <= each < overlapped for each in registers
         )
 
     def can_defer(self, dots: Sequence[Operation]) -> bool:
@@ -248,10 +239,10 @@ class Resources:
                 return registers
         return alone
 
-    def without_producer(self, warps: int) -> int:
-        """Return the registers of a thread of a program of `warps` warps and no others."""
-        whole = self.target.register_file // (warps * self.target.warp_size)
-        return min(self.target.registers, whole)
+    def without_producer(self, warps: int, programs: int = 1) -> int:
+        """Return the registers of a thread of programs of `warps` warps and no others."""
+        each = self.target.register_file // programs // (warps * self.target.warp_size)
+        return min(self.target.registers, each)
 
     def at_entry(self, warps: int, programs: int = 1) -> int:
         """Return the registers of each thread at entry, if so many programs are co-resident.

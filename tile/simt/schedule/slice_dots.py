@@ -15,13 +15,13 @@ from tile.ir.passes import module_pass
 from tile.ir.shared_type import Shared
 from tile.ir.types import F16, F32, I32, with_layout, with_shape
 from tile.simt import ops
-from tile.simt.layouts.axes import reshape_axes, slice_layout, sliced
+from tile.simt.layouts.axes import slice_layout, sliced
 from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.layouts.shared_access import Banks
-from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, operand_layout
-from tile.simt.schedule.dot_slices import K_AXES, is_sliced, slice_extent, stored_extent, tile_of
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, tile_type
+from tile.simt.schedule.dot_slices import K_AXES, is_sliced, slice_extent, stored_extent
 from tile.simt.schedule.pipeline_loops.buffer_readers import CHEAP_IN_ANY_LAYOUT
 from tile.simt.target import GENERIC, SimtTarget
 from tile.transforms.dce import remove_dead
@@ -62,94 +62,52 @@ def _cut_all(function: Function, target: SimtTarget) -> None:
 
 # -- operands
 
-
-@dataclass(frozen=True)
-class _Between:
-    """An operation on a tile whose axis of k is `axis`, and that of the result `result_axis`."""
-
-    op: Operation
-    axis: int
-    result_axis: int
-
-    def before(self, layout: LinearLayout) -> LinearLayout:
-        """Return the layout of a slice of the tile from that of a slice of the result."""
-        if self.op.defn is not shape.reshape:
-            return operand_layout(self.op, layout)
-        extent = layout.shape[self.result_axis]
-        return reshape_axes(layout, _with_extent(self.op.inputs[0], self.axis, extent))
-
-    def of_slice(self, build: LayoutBuilder, loaded: Value) -> Value:
-        """Do the operation on a slice of the tile."""
-        attributes = dict(self.op.attributes)
-        if self.op.defn is shape.reshape:
-            extent = loaded.type.shape[self.axis]
-            attributes["shape"] = _with_extent(self.op.result, self.result_axis, extent)
-        return build(self.op.defn, loaded, **attributes)
-
-
-def _axis_before(op: Operation, axis: int) -> int | None:
-    """Return the axis of an operation's operand that is an axis of its result; None if none is.
-
-    Axes are counted from the right. A reshape is followed if it only adds or removes axes of
-    extent 1.
-    """
-    if op.defn is shape.trans:
-        order = op["order"]
-        return int(order[axis]) - len(order)
-    if op.defn is shape.expand_dims:
-        new: int = op["axis"]
-        return None if axis == new else axis + (axis < new)
-    if op.defn is not shape.reshape:
-        return axis
-    tile, result = op.inputs[0].type.shape, op.result.type.shape
-    after = [number for number in range(-len(result), 0) if result[number] > 1]
-    before = [number for number in range(-len(tile), 0) if tile[number] > 1]
-    same = [tile[number] for number in before] == [result[number] for number in after]
-    return before[after.index(axis)] if same and axis in after else None
-
-
-def _with_extent(value: Value, axis: int, extent: int) -> tuple[int, ...]:
-    """Return a tile's shape with another extent along an axis, which is counted from the right."""
-    extents = [*value.type.shape]
-    extents[axis] = extent
-    return tuple(extents)
+# Operations that relabel a tile, which views of its buffer replace.
+_RELABELED = frozenset({shape.trans, shape.reshape, shape.expand_dims})
 
 
 @dataclass(frozen=True)
 class _Operand:
     """An operand of a dot, and the buffer that its k-slices are loaded from.
 
-    The operand is `source` after the operations `between`. `source` is either loaded from the
-    buffer `mem`, or a tile in registers that has no buffer yet (`mem` is None). `axis` is the axis
-    of k of the source.
+    The operand is `source` after the operations `between`, of which the `casts` are done to each
+    slice. `mem` is the buffer, with the operand's axes; None if `source` is in registers and has no
+    buffer yet. `axis` is the axis of k.
     """
 
     axis: int
     source: Value
-    read_layout: LinearLayout  # the source's layout that the dot's operand layout corresponds to
-    between: tuple[_Between, ...] = ()
+    read_layout: LinearLayout
     mem: Value | None = None
+    between: tuple[Operation, ...] = ()
 
     @classmethod
-    def of(cls, value: Value, axis: int) -> _Operand:
-        between: list[_Between] = []
-        op, k = value.op, axis
+    def of(cls, build: LayoutBuilder, value: Value, axis: int) -> _Operand:
+        between: list[Operation] = []
+        layout, op = layout_of(value), value.op
         while op is not None and op.defn in CHEAP_IN_ANY_LAYOUT:
-            before = _axis_before(op, k)
-            if before is None:
-                break
-            between.insert(0, _Between(op, before, k))
-            op, k = op.inputs[0].op, before
+            between.insert(0, op)
+            op = op.inputs[0].op
         if op is not None and op.defn is ops.shared.local_load and not op["mask"]:
-            return cls(k, op.result, layout_of(op.result), tuple(between), op["mem"])
+            mem: Value = op["mem"]
+            for each in between:
+                if each.defn is shape.trans:
+                    mem = build(ops.shared.local_trans, mem, order=each["order"])
+                elif each.defn in _RELABELED:
+                    extents = each.result.type.shape
+                    mem = build(ops.shared.local_reshape, mem, shape=extents)
+            return cls(axis, op.result, layout, mem, tuple(between))
         op = value.op
         converted = op is not None and op.defn is ops.layout.convert_layout
-        source = op.inputs[0] if op is not None and converted else value
-        return cls(axis, source, layout_of(value))
+        return cls(axis, op.inputs[0] if op is not None and converted else value, layout)
+
+    @property
+    def casts(self) -> list[Operation]:
+        return [op for op in self.between if op.defn not in (*_RELABELED, arith.hint)]
 
     def stored(self, build: LayoutBuilder, part: int, extent: int, banks: Banks) -> _Operand:
         """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
-        tile, layout = tile_of(self.source), layout_of(self.source)
+        tile, layout = tile_type(self.source), layout_of(self.source)
         bits = tile.of.storage_bits
         shared = _buffer_layout(layout, self.read_layout, self.axis, part, extent, bits, banks)
         mem = build(ops.shared.local_alloc, result=Shared(shared.shape, tile.of, shared))
@@ -161,23 +119,21 @@ class _Operand:
     def is_whole(self) -> bool:
         """True if the buffer has all of k."""
         assert self.mem is not None
-        return tuple(self.mem.type.shape) == tuple(self.source.type.shape)
+        return bool(self.between) or tuple(self.mem.type.shape) == self.source.type.shape
 
     def read(self, build: LayoutBuilder, number: Value, layout: LinearLayout) -> Value:
         """Load slice number `number` of the operand from the buffer, in a layout."""
-        for each in reversed(self.between):
-            layout = each.before(layout)
         result = with_layout(with_shape(layout.shape, self.source.type.element), layout)
         load = ops.shared.local_load_slice
         loaded = build(load, self.mem, number, axis=self.axis, result=result)
-        for each in self.between:
-            loaded = each.of_slice(build, loaded)
+        for each in self.casts:
+            loaded = build(each.defn, loaded, **each.attributes)
         return loaded
 
     def forget(self) -> None:
         """Erase the load of the whole buffer, unless it has other users."""
         assert self.source.op is not None
-        for op in (*[each.op for each in reversed(self.between)], self.source.op):
+        for op in (*reversed(self.between), self.source.op):
             if not op.result.uses:
                 op.erase()
 
@@ -203,7 +159,9 @@ def _buffer_layout(
 def _cut(op: Operation, target: SimtTarget) -> None:
     build = LayoutBuilder.before(op)
     k, extent = op.inputs[0].type.shape[-1], slice_extent(op, target)
-    operands = [_Operand.of(value, axis) for value, axis in zip(op.inputs[:2], K_AXES, strict=True)]
+    operands = [
+        _Operand.of(build, value, axis) for value, axis in zip(op.inputs[:2], K_AXES, strict=True)
+    ]
     missing = [index for index, operand in enumerate(operands) if operand.mem is None]
     part = stored_extent(op, missing, target)
     for index in missing:

@@ -27,7 +27,7 @@ from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
-from tile.simt.hopper.tma_store import Aliases, BlockStores, plan_loop_stores
+from tile.simt.hopper.tma_store import BlockStores, plan_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.expose_shared import is_whole
 from tile.simt.ops import cluster, wgmma
@@ -39,7 +39,6 @@ from tile.simt.schedule.pipeline_loops.recompute_operands import recompute_opera
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner, specialize_option
 from tile.simt.schedule.pipeline_loops.warp_specialize import (
     CannotSpecializeError,
-    Specialized,
     plan_in_flight,
     specialize,
 )
@@ -149,48 +148,33 @@ def pipeline_loops(
         for plan in plans:
             if plan.prefetched:
                 lower_shared_loads(plan, schedules[plan.loop], _insertion_point(plan, target))
-        specialized = _specialize(
-            planner,
-            plans,
-            aliases,
-            schedules,
-            resources,
-            _OPTIONS[warp_specialize],
-            block_stores,
-            multicast=num_ctas == cluster.PAIR,
-        )
-        planner.rely_on_unwritten(specialized.repeated)
+        default, multicast = _OPTIONS[warp_specialize], num_ctas == cluster.PAIR
+        specialized = _specialize(planner, plans, schedules, block_stores, default, multicast)
         for plan in plans:
-            if plan.async_loads and plan not in specialized.plans:
+            if plan.async_loads and plan not in specialized:
                 lower_async_loads(plan, schedules[plan.loop], resources)
         for schedule in schedules.values():
             schedule.assign()
         if plans:
             remove_dead(function)
-            specialized.assign_registers(resources)
 
 
 def _specialize(
     planner: LoopPlanner,
     plans: Sequence[LoopPlan],
-    aliases: Aliases,
     schedules: Mapping[Operation, LoopSchedule],
-    resources: Resources,
-    default: WarpSpecialize,
     block_stores: BlockStores,
-    *,
+    default: WarpSpecialize,
     multicast: bool,
-) -> Specialized:
-    """Give the TMA loads of a kernel's loops to producer warps.
+) -> Sequence[LoopPlan]:
+    """Give the TMA loads of a kernel's loops to producer warps; return the loops that get some.
 
     `default` is the option of loops with TMA loads that have none.
 
     That is done for all loops with TMA loads or for none: if one of them asks for it, or if one
     gains and no stage is lost.
     """
-    if not resources.target.has_tma:
-        return Specialized()
-    function = planner.function
+    function, resources = planner.function, planner.resources
     chosen = [plan for plan in plans if any(load.tma for load in plan.async_loads)]
     around = [op for plan in chosen for op in (plan.loop, *plan.loop.ancestors())]
     for plan in chosen:
@@ -198,29 +182,23 @@ def _specialize(
         if options == {WarpSpecialize.AUTO}:
             plan.loop.attributes["warp_specialize"] = default
     asked = [op for op in function.walk() if specialize_option(op) is WarpSpecialize.ON]
-    for loop in asked:
+    for loop in asked if resources.target.has_tma else ():
         if loop not in around:
             warn(f"{_UNCHANGED}: no TMA load feeds a dot there", loop.loc)
     off = any(specialize_option(op) is WarpSpecialize.OFF for op in around)
-    if asked or (not off and any(_gains(plan, resources) for plan in chosen)):
-        try:
-            stores = plan_loop_stores(function, aliases, block_stores)
-            return specialize(
-                function,
-                chosen,
-                stores,
-                resources,
-                schedules,
-                planner.outer_loads(chosen),
-                planner.repeatable_loads(),
-                fewer_stages=bool(asked),
-                multicast=multicast,
-            )
-        except CannotSpecializeError as error:
-            where = "" if error.op.loc is None else f", at {error.op.loc}"
-            for loop in asked:
-                warn(f"{_UNCHANGED}: {error}{where}", loop.loc)
-    return Specialized()
+    wanted = asked or (not off and any(_gains(plan, resources) for plan in chosen))
+    if not chosen or not wanted:
+        return ()
+    try:
+        stores = plan_loop_stores(function, planner.aliases, block_stores)
+        fewer = bool(asked)
+        specialize(planner, chosen, stores, schedules, fewer_stages=fewer, multicast=multicast)
+    except CannotSpecializeError as error:
+        where = "" if error.op.loc is None else f", at {error.op.loc}"
+        for loop in asked:
+            warn(f"{_UNCHANGED}: {error}{where}", loop.loc)
+        return ()
+    return chosen
 
 
 def _gains(plan: LoopPlan, resources: Resources) -> bool:

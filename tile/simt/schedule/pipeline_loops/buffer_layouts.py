@@ -13,9 +13,7 @@ from functools import lru_cache
 from tile.analysis.axis_lattice import AxisInfo
 from tile.simt.layouts.axes import vector_width
 from tile.simt.layouts.conversion import (
-    SharedConversion,
     conflict_free,
-    plan_conversion,
     through_shared_by_ldmatrix,
 )
 from tile.simt.layouts.dims import OFFSET, axis_name, bit_positions
@@ -48,25 +46,6 @@ def copy_vector(
         if sizes and (best is None or max(sizes) // itemsize > best[1]):
             best = axis, max(sizes) // itemsize
     return best
-
-
-@lru_cache(maxsize=1024)
-def store_layout(
-    source: LinearLayout,
-    target: LinearLayout,
-    element_bits: int,
-    shuffles: bool,
-    banks: Banks,
-    has_ldmatrix: bool = False,
-) -> LinearLayout | None:
-    """Return the layout of a buffer through which a tile goes from `source` to `target`.
-
-    None if that conversion needs no shared memory.
-    """
-    plan = plan_conversion(
-        source, target, element_bits, shuffles=shuffles, has_ldmatrix=has_ldmatrix, banks=banks
-    )
-    return plan.layout if isinstance(plan, SharedConversion) else None
 
 
 @lru_cache(maxsize=1024)

@@ -132,15 +132,18 @@ def conversions(value: Value) -> list[Reader]:
     return [each for each in _readers(value, _SAME) if each.op.defn is convert_layout]
 
 
-def converted_layout(reader: Reader, target: SimtTarget) -> LinearLayout:
-    """Return the layout in which a tile is read for a conversion: whole, or slice by slice."""
-    sliced = sliced_load_layout(reader.op, target)
-    return reader.before(layout_of(reader.op.result) if sliced is None else sliced)
+def converted_layout(reader: Reader) -> LinearLayout:
+    """Return the layout of a tile for a conversion of all of it."""
+    return reader.before(layout_of(reader.op.result))
 
 
-def reads_slices(reader: Reader, target: SimtTarget) -> bool:
-    """Return True if a tile is read slice by slice for a conversion."""
-    return sliced_load_layout(reader.op, target) is not None
+def read_layouts(readers: Iterable[Reader], target: SimtTarget) -> tuple[LinearLayout, ...]:
+    """Return the layouts in which a tile is read for conversions: whole, or slice by slice."""
+    sliced = {reader: sliced_load_layout(reader.op, target) for reader in readers}
+    return tuple(
+        converted_layout(reader) if layout is None else reader.before(layout)
+        for reader, layout in sliced.items()
+    )
 
 
 # -- wgmma
@@ -230,7 +233,10 @@ def read_from_buffer(load: Operation, stage: Value) -> None:
     """
     value, ty = load.result, shared_of(stage.type)
     assert isinstance(ty.layout, LinearLayout)
-    read_operands(readable_from(dot_operands(value), ty.layout), stage)
+    operands = nested_operands(value) or dot_operands(value)
+    for reader in readable_from(operands, ty.layout):
+        reader.op.set_operand(reader.index, reader.use(stage, _VIEWS))
+        reader.erase_between()
     build = LayoutBuilder.before(load)
     tiles: dict[LinearLayout, Value] = {}
 
@@ -241,15 +247,8 @@ def read_from_buffer(load: Operation, stage: Value) -> None:
         return tiles[layout]
 
     for reader in conversions(value):
-        tile = read(reader.before(layout_of(reader.op.result)))
+        tile = read(converted_layout(reader))
         reader.op.replace_by([reader.use(tile, _SAME)])
         reader.erase_between()
     if value.uses:
         value.replace_by(read(layout_of(value)))
-
-
-def read_operands(readers: Iterable[Reader], stage: Value) -> None:
-    """Make wgmmas read their operands from a stage of a buffer."""
-    for reader in readers:
-        reader.op.set_operand(reader.index, reader.use(stage, _VIEWS))
-        reader.erase_between()

@@ -3,40 +3,27 @@
 A channel has the multi-buffers of some loads, whose copies of one iteration complete together: in a
 commit group of cp.async, or on an mbarrier (`full`) of TMA. Copies are issued some iterations ahead
 by the threads that read the buffers, or by a producer partition. A producer waits until the program
-has released a stage: until all warps have arrived on its second mbarrier, `empty`. In a `Pair`, the
-warps of both programs arrive, and what both load is multicast.
+has released a stage: until all warps have arrived on its second mbarrier, `empty`. In a `Pairing`,
+the warps of both programs arrive, and what both load is multicast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from tile.ir.core import Operation, Value
 from tile.ir.ops import arith
 from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.shared_type import Shared
 from tile.ir.types import I1, I64
-from tile.simt.hopper.tma_boxes import block_strips
 from tile.simt.layouts.dims import OFFSET, axis_name
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops import cluster, shared, tma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, stage
+from tile.simt.schedule.pipeline_loops.multicast import Pairing
 from tile.simt.schedule.shared_memory import align_up
-
-
-class Pair(Protocol):
-    """The two programs of a cluster in one loop, whose loads may be multicast (`multicast`)."""
-
-    @property
-    def paired(self) -> Value:
-        """An i1: the cluster has both, and the other one is in the same iteration."""
-
-    def same_block(self, build: LayoutBuilder, array: Sequence[Value]) -> Value | None:
-        """Return an i1: the peer loads the same block of an array. None if that is unknown."""
-
 
 _ONE = LinearLayout(((OFFSET, ()),), ((axis_name(0), 0),))
 
@@ -92,7 +79,7 @@ class TmaChannel(Channel):
     readers: the warps of the program that release a stage for a producer; 0 if there is none.
     behind: 1 if the program releases the stage only in the next iteration, since a wgmma that reads
         it stays in flight until then; else 0.
-    programs: 2 if a stage is released by two programs of a cluster.
+    pairing: of the two programs of a cluster, which both release a stage then.
     """
 
     def __init__(
@@ -102,13 +89,14 @@ class TmaChannel(Channel):
         *,
         readers: int = 0,
         behind: int = 0,
-        programs: int = 1,
+        pairing: Pairing | None = None,
     ) -> None:
         super().__init__(build, loads)
         self.bytes = sum(load.strips.bytes for load in loads)
-        self.behind = behind
+        self.behind, self.pairing = behind, pairing
+        warps = readers * (cluster.PAIR if pairing else 1)
         self.full = self._mbarriers(build, "full" if readers else "mbarriers", 1)
-        self.empty = self._mbarriers(build, "empty", readers * programs) if readers else None
+        self.empty = self._mbarriers(build, "empty", warps) if readers else None
 
     def _mbarriers(self, build: LayoutBuilder, name: str, count: int) -> Value:
         mbarriers = build(shared.local_alloc, result=mbarriers_type(self.stages))
@@ -122,7 +110,6 @@ class TmaChannel(Channel):
         loads: Sequence[BufferedLoad],
         mapping: Mapping[Value, Value],
         at: Value,
-        pair: Pair | None = None,
     ) -> list[Operation]:
         """Issue the TMA loads of an iteration, by a producer once the stage is empty."""
         active, size, ops = build.constant(True, I1), self.bytes, list[Operation]()
@@ -141,7 +128,8 @@ class TmaChannel(Channel):
                 options = {name: pointers[name] for name in names}
                 if each.extents:
                     options["extents"] = each.extents
-                same = pair.same_block(build, array) if pair and can_halve(each) else None
+                pairing = self.pairing if each.can_halve else None
+                same = pairing.same_block(build, array) if pairing else None
                 alone = active if same is None else build(arith.xor, same, active)
                 ops.append(build.op(each.issue, target, self.full, at, alone, *array, **options))
                 if same is not None:
@@ -153,11 +141,11 @@ class TmaChannel(Channel):
         """Wait for the loads of an iteration."""
         return build.op(tma.mbarrier_wait, self.full, at)
 
-    def release(self, build: LayoutBuilder, at: Value, pair: Pair | None = None) -> Operation:
+    def release(self, build: LayoutBuilder, at: Value) -> Operation:
         """Let the producer fill the stage of an iteration again."""
         assert self.empty is not None
-        if pair is not None:
-            return build.op(cluster.mbarrier_arrive_pair, self.empty, at, pair.paired)
+        if self.pairing:
+            return build.op(cluster.mbarrier_arrive_pair, self.empty, at, self.pairing.paired)
         return build.op(tma.mbarrier_arrive, self.empty, at)
 
     def end(self, build: LayoutBuilder) -> None:
@@ -169,13 +157,6 @@ class TmaChannel(Channel):
         for mbarriers in (self.full, self.empty):
             if mbarriers is not None:
                 build.op(tma.mbarrier_inval, mbarriers)
-
-
-def can_halve(load: BufferedLoad) -> bool:
-    """Return True if a load's block can be loaded by two programs, half by each."""
-    strips = block_strips(load.layout, load.tile.of.storage_bits)
-    is_split = strips is not None and strips.split is not None
-    return load.issue is tma.tma_load and is_split and not load.extents
 
 
 def mbarrier_bytes(async_loads: Sequence[BufferedLoad]) -> int:

@@ -7,9 +7,10 @@ producer runs on into the next iteration of an outer loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
 
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value
@@ -82,6 +83,13 @@ class BufferedLoad:
         return replace(strips, extents=self.extents)
 
     @property
+    def can_halve(self) -> bool:
+        """True if the block can be loaded by two programs, half by each."""
+        strips = block_strips(self.layout, self.tile.of.storage_bits)
+        is_split = strips is not None and strips.split is not None
+        return self.issue is tma.tma_load and is_split and not self.extents
+
+    @property
     def bytes(self) -> int:
         """The shared memory that the buffer takes, in bytes."""
         alignment = SWIZZLE_ALIGNMENT if self.operands else MULTI_BUFFER_ALIGNMENT
@@ -122,54 +130,31 @@ def count_iterations(
     return iteration, first.op
 
 
-C = TypeVar("C")  # a channel
-# Build an iteration of a loop, which has some counts.
-Visit = Callable[[Operation, dict[C, Value]], None]
-
-
 def count_through(
-    block: Block,
-    channels: Mapping[Operation, Sequence[C]],
-    counts: Mapping[C, Value],
-    visit: Visit[C],
-) -> dict[C, Value]:
-    """Carry counts through a block: through the loops of `channels`, and loops around them.
+    block: Block, loops: AbstractSet[Operation], count: Value
+) -> dict[Operation, Value]:
+    """Count the iterations of some loops of a block together, which none of them contains another.
 
-    channels: the channels of each loop whose iterations use a stage of some.
-    Returns the counts after the block.
+    The count goes on through loops around them. Returns it in an iteration of each loop.
     """
-    counts = dict(counts)
-    for op in list(block):
-        if op.defn is control.for_:
-            inside = [channel for inner in op.walk() for channel in channels.get(inner, ())]
-            used = list(dict.fromkeys(inside))
-            if used:
-                counts |= _through(op, used, channels, counts, visit)
+    counts: dict[Operation, Value] = {}
+
+    def through(block: Block, count: Value) -> Value:
+        """Carry the count through a block; return it after that."""
+        for loop in list(block):
+            if loop.defn is control.for_ and not loops.isdisjoint(loop.walk()):
+                add_loop_carried(loop, [count], partial(advance, loop))
+                count = loop.results[-1]
+        return count
+
+    def advance(loop: Operation, args: Sequence[Value]) -> list[Value]:
+        (count,) = args
+        count.name = "iteration"
+        if loop not in loops:
+            return [through(loop.regions[0], count)]
+        counts[loop] = count
+        end = Builder(loop.regions[0], loop.regions[0].last, loop.loc)
+        return [end(arith.add, count, end.constant(1, I32))]
+
+    through(block, count)
     return counts
-
-
-def _through(
-    loop: Operation,
-    used: Sequence[C],
-    channels: Mapping[Operation, Sequence[C]],
-    counts: Mapping[C, Value],
-    visit: Visit[C],
-) -> dict[C, Value]:
-    """Carry the counts of channels through a loop; return those after it."""
-    before = len(loop.results)
-
-    def advance(args: list[Value]) -> list[Value]:
-        for arg in args:
-            arg.name = "iteration"
-        inner = dict(zip(used, args, strict=True))
-        own = channels.get(loop, ())
-        nested = {channel: count for channel, count in inner.items() if channel not in own}
-        following = count_through(loop.regions[0], channels, nested, visit)
-        if own:
-            visit(loop, inner)
-            end = Builder(loop.regions[0], loop.regions[0].last, loop.loc)
-            following |= {each: end(arith.add, inner[each], end.constant(1, I32)) for each in own}
-        return [following[channel] for channel in used]
-
-    add_loop_carried(loop, [counts[channel] for channel in used], advance)
-    return dict(zip(used, loop.results[before:], strict=True))

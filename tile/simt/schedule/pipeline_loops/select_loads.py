@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, product, takewhile
 
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
@@ -19,15 +20,17 @@ from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import Tile
 from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, block_layout, block_strips, reason_against
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
+from tile.simt.layouts.conversion import SharedConversion
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
+from tile.simt.memory.expose_shared import plan_tile_conversion
 from tile.simt.ops import shared, tma
-from tile.simt.ops.layout_inference import layout_of
+from tile.simt.ops.layout_inference import layout_of, tile_type
 from tile.simt.schedule.async_ops import buffer_stages
 from tile.simt.schedule.backward_slice import backward_slice
-from tile.simt.schedule.dot_slices import tile_of
-from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector, store_layout
+from tile.simt.schedule.dot_slices import is_loaded_in_slices
+from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     Reader,
     conversions,
@@ -36,8 +39,8 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     nested_operands,
     operand_buffer_layout,
     operand_uses,
+    read_layouts,
     readable_from,
-    reads_slices,
     register_operand_dots,
     used_extents,
 )
@@ -74,15 +77,6 @@ class LoopPlan:
     register_loads: tuple[Operation, ...]
     double_buffered: tuple[OperandUse, ...] = ()
     early_loads: frozenset[Operation] = frozenset()
-
-    def with_early_loads(self, early: frozenset[Operation]) -> LoopPlan:
-        """Return the plan with these loads done as early as the copies, and not otherwise."""
-        return replace(
-            self,
-            early_loads=early,
-            shared_loads=tuple(each for each in self.shared_loads if each.load not in early),
-            register_loads=tuple(load for load in self.register_loads if load not in early),
-        )
 
     @property
     def stages(self) -> int:
@@ -161,78 +155,69 @@ class LoopPlanner:
         """Return the plan of a loop with at most `stages` stages; None if it stays as it is."""
         if stages < 2 or not TripCount.is_computable(loop, stages - 1):
             return None
-        loads = [op for op in loop.regions[0] if _is_candidate(op) and not _is_cached(op)]
+        loads = [op for op in loop.regions[0] if _may_be_early(op)]
         for_dots = {load for load in loads if feeds_dot(load.result)}
-        if not loop["num_stages"]:
-            loads = [op for op in loads if op in for_dots]
-        loads = self.unaliased(loop, loads) if loads else []
-        early = self.early_loads(loop) if loads else frozenset()
-        others = [load for load in loads if backward_slice(loop, load.inputs) is None]
-        loads = [load for load in loads if load not in others]
-        indirect = [op for op in others if backward_slice(loop, op.inputs, early) is not None]
-        async_loads = _not_none(self.async_load(load) for load in loads if load in for_dots)
-        if any(each.tma for each in async_loads):
-            async_loads = [each if each.tma else self.tma_copy(each) for each in async_loads]
+        chosen = [op for op in loads if _is_tile(op.result) and not _is_cached(op)]
+        chosen = [op for op in chosen if loop["num_stages"] or op in for_dots]
+        if not chosen:
+            return None
+        early = frozenset(self.unaliased(loop, loads))
+        movable = [op for op in loads if op in early and backward_slice(loop, op.inputs)]
+        scalars = [op for op in movable if op in for_dots and not _is_tile(op.result)]
+        indirect = [op for op in chosen if op in early and op not in movable]
+        indirect = [op for op in indirect if backward_slice(loop, op.inputs, early)]
+        chosen = [op for op in chosen if op in movable]
+        copies = _not_none(self.async_load(op) for op in chosen if op in for_dots)
+        if any(each.tma for each in copies):
+            copies = [each if each.tma else self.tma_copy(each) for each in copies]
             if self.may_specialize(loop):
                 indirect = []  # a producer could not issue their copies
-        async_loads += _not_none(self.cp_async_load(load) for load in indirect)
-        plans = self.candidates(loop, stages, loads, async_loads)
+        copies += _not_none(map(self.cp_async_load, indirect))
+        plans = self.candidates(loop, stages, chosen, scalars, copies, early)
         plan = next(filter(self.fits, plans), None)
         if plan is None:
             return None
         plan = self.keep_occupancy(plan)
-        addresses = [x for each in plan.async_loads for x in each.load.inputs]
-        sources = backward_slice(loop, addresses, early)
-        assert sources is not None
-        plan = plan.with_early_loads(frozenset(sources.loads))
         self.rely_on_disjoint(plan)
-        if not plan.async_loads:
-            return plan
         operands = double_buffered(loop, plan.async_loads, plan.shared_loads)
         larger = replace(plan, double_buffered=operands)
-        return larger if self.fits(larger) else plan
+        return larger if plan.async_loads and self.fits(larger) else plan
 
     def may_specialize(self, loop: Operation) -> bool:
         """Return True if the TMA loads of a loop may get a producer: on request, or if nested."""
         options = map(specialize_option, (loop, *loop.ancestors()))
         return self.specialized or loop.parent is not None or WarpSpecialize.ON in options
 
-    def early_loads(self, loop: Operation) -> frozenset[Operation]:
-        """Return the loads of a loop's body that may be done in an earlier iteration."""
-        (body,) = loop.regions
-        loads = [op for op in body if op.defn is memory.load and _may_be_early(op)]
-        return frozenset(self.unaliased(loop, loads))
-
-    def scalar_loads(self, loop: Operation) -> tuple[Operation, ...]:
-        """Return the loads of scalars that operands of dots are computed from, such as scales."""
-        (body,) = loop.regions
-        loads = [op for op in body if op.defn is memory.load and _may_be_early(op)]
-        scalars = [op for op in loads if not _is_tile(op.result) and feeds_dot(op.result)]
-        movable = [op for op in scalars if backward_slice(loop, op.inputs) is not None]
-        return tuple(self.unaliased(loop, movable)) if movable else ()
-
     def candidates(
         self,
         loop: Operation,
         stages: int,
         loads: Sequence[Operation],
+        scalars: Sequence[Operation],
         async_loads: Sequence[BufferedLoad],
+        early: frozenset[Operation],
     ) -> Iterator[LoopPlan]:
-        """Yield plans for some loads, from the largest buffers to the smallest, or none."""
-        scalars = self.scalar_loads(loop)
+        """Yield plans for some loads, from the largest buffers to the smallest, or none.
+
+        scalars: loads of scalars that operands of dots are computed from, such as scales.
+        early: loads that may be done as early as async copies, for their addresses.
+        """
         most = max([buffer_stages(each.issue, stages) for each in async_loads], default=0)
         for async_stages in (*range(most, 1, -1), 0):
             copies = in_stages(async_loads, async_stages)
-            rest = [load for load in loads if load not in {each.load for each in copies}]
-            prefetched = self.resources.affordable(rest)
-            stored = _not_none(self.shared_load(load) for load in prefetched)
-            most = buffer_stages(memory.load, stages) if stored else 0
-            for shared_stages in range(most, -1, -1):
+            sources = backward_slice(loop, [x for each in copies for x in each.load.inputs], early)
+            assert sources is not None, "a load was chosen that cannot be done early"
+            done = {*[each.load for each in copies], *sources.loads}
+            prefetched = self.resources.affordable([load for load in loads if load not in done])
+            stored = _not_none(map(self.shared_load, prefetched))
+            own = buffer_stages(memory.load, stages) if stored else 0
+            for shared_stages in range(own, -1, -1):
                 shared_loads = in_stages(stored, shared_stages)
-                in_registers = {*prefetched} - {each.load for each in shared_loads}
-                register_loads = tuple(load for load in prefetched if load in in_registers)
+                other = done.union(each.load for each in shared_loads)
+                registers = tuple(load for load in (*prefetched, *scalars) if load not in other)
                 if copies or prefetched:
-                    yield LoopPlan(loop, copies, shared_loads, (*register_loads, *scalars))
+                    at_once = frozenset(sources.loads)
+                    yield LoopPlan(loop, copies, shared_loads, registers, early_loads=at_once)
 
     def fits(self, plan: LoopPlan) -> bool:
         """Return True if shared memory suffices for the buffers of a plan."""
@@ -265,23 +250,22 @@ class LoopPlanner:
         Loads move across the writes of the loop. Those by TMA are in addition not ordered with
         writes before the loop, or of an outer loop.
         """
-        tma_loads = [each.load for each in plan.async_loads if each.tma]
         loads = [*plan.register_loads, *[each.load for each in plan.buffered], *plan.early_loads]
-        crossed = [(load, op) for load in loads for op in plan.loop.walk()]
-        crossed += [(load, op) for load in tma_loads for op in _before(plan.loop, self.function)]
-        self._rely_on_disjoint(crossed)
+        self._rely_on_disjoint(loads, plan.loop.walk())
+        loops = [op for op in (plan.loop, *plan.loop.ancestors()) if op.has_trait(Trait.LOOP)]
+        before = takewhile(lambda op: op is not loops[-1], self.function.walk())
+        tma_loads = [each.load for each in plan.async_loads if each.tma]
+        self._rely_on_disjoint(tma_loads, chain(before, loops[-1].walk()))
 
     def rely_on_unwritten(self, loads: Iterable[Operation]) -> None:
         """Record the parameters that must be disjoint for no write to reach what loads read."""
-        self._rely_on_disjoint([(load, op) for load in loads for op in self.function.walk()])
+        self._rely_on_disjoint(loads, self.function.walk())
 
-    def _rely_on_disjoint(self, crossed: Iterable[tuple[Operation, Operation]]) -> None:
-        writes = [(load["ptr"], op["ptr"]) for load, op in crossed if _writes(op)]
-        if writes:
-            aliases = self.aliases()
-            alias = aliases[self.function.name]
-            for read, written in writes:
-                rely_on_disjoint(aliases, self.function, alias.assumed(read, written))
+    def _rely_on_disjoint(self, loads: Iterable[Operation], crossed: Iterable[Operation]) -> None:
+        writes = [op["ptr"] for op in crossed if _writes(op)]
+        for load, written in product(loads, writes):
+            alias = self.aliases()[self.function.name]
+            rely_on_disjoint(self.aliases(), self.function, alias.assumed(load["ptr"], written))
 
     def unaliased(self, scope: Operation | Function, loads: Sequence[Operation]) -> list[Operation]:
         """Return the loads that no write or ordering operation in a loop or function affects.
@@ -305,21 +289,17 @@ class LoopPlanner:
 
         Nothing writes what they read, and no assertion in their block may guard them.
         """
-        loads = [op for op in self.function.walk() if op.defn is memory.load and _is_unguarded(op)]
+        loads = [op for op in self.function.walk() if _is_unguarded(op)]
         return frozenset(self.unaliased(self.function, loads))
 
     def async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the async copy for a load; None if there can be none."""
-        return self.tma_load(load) or self.cp_async_load(load)
+        return self.tma_load(load, dot_operands(load.result)) or self.cp_async_load(load)
 
-    def tma_load(self, load: Operation) -> BufferedLoad | None:
-        """Return the TMA load of a descriptor block that wgmmas read; None if there can be none.
-
-        TMA loads go through the async proxy. Without a proxy fence they are not ordered with
-        threads' writes to global memory, nor with writes of other programs that threads have
-        observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads.
-        """
-        return self.tma_operand(load, dot_operands(load.result))
+    def tma_load(self, load: Operation, readers: Sequence[Reader]) -> BufferedLoad | None:
+        """Return the TMA load of a descriptor block that wgmmas read; None if there can be none."""
+        layout = operand_buffer_layout(readers, major=tile_type(load.result).rank - 1)
+        return None if layout is None else self.tma_block(load, layout)
 
     def outer_loads(self, plans: Sequence[LoopPlan]) -> list[BufferedLoad]:
         """Return the TMA loads of the loops around some, of tiles that wgmmas in these read."""
@@ -329,23 +309,14 @@ class LoopPlanner:
 
     def outer_load(self, load: Operation) -> BufferedLoad | None:
         """Return the TMA load of a tile that wgmmas in inner loops read; None if there is none."""
-        if not _is_candidate(load):
+        if not _may_be_early(load) or not _is_tile(load.result):
             return None
         readers = nested_operands(load.result)
-        inside = all(each.op.block is not load.block for each in readers)
-        if not inside or not all(completes_in_block(each.op) for each in readers):
+        if any(each.op.block is load.block or not completes_in_block(each.op) for each in readers):
             return None
-        outer = self.tma_operand(load, readers)
+        outer = self.tma_load(load, readers)
         whole = outer is not None and readable_from(readers, outer.layout) == readers
         return outer if whole else None
-
-    def tma_operand(self, load: Operation, readers: Sequence[Reader]) -> BufferedLoad | None:
-        """Return the TMA load of a descriptor block to a buffer that wgmmas read, or None."""
-        tile = load.result.type
-        layout = operand_buffer_layout(readers, major=tile.rank - 1)
-        if layout is None or block_strips(layout, tile.element.storage_bits) is None:
-            return None
-        return self.tma_block(load, layout)
 
     def tma_copy(self, copy: BufferedLoad) -> BufferedLoad:
         """Return the TMA load of a block that threads read, if it can be one, for a copy.
@@ -353,14 +324,11 @@ class LoopPlanner:
         That is a block along one axis, or an operand that wgmmas take from registers. A producer
         can issue it with the TMA loads of its loop.
         """
-        tile = copy.tile
-        layout = block_layout(tile.dims, tile.element.storage_bits)
-        if block_strips(layout, tile.element.storage_bits) is None:
-            return copy
-        is_vector = sum(extent > 1 for extent in tile.dims) <= 1
-        if not is_vector and not self.reads_operand(copy.load, layout):
-            return copy
-        return self.tma_block(copy.load, layout) or copy
+        extents = copy.tile.dims
+        layout = block_layout(extents, copy.tile.element.storage_bits)
+        is_vector = sum(extent > 1 for extent in extents) <= 1
+        chosen = is_vector or self.reads_operand(copy.load, layout)
+        return (self.tma_block(copy.load, layout) if chosen else None) or copy
 
     def reads_operand(self, load: Operation, layout: LinearLayout) -> bool:
         """Return True if threads read a wgmma operand from a buffer without bank conflicts."""
@@ -375,17 +343,19 @@ class LoopPlanner:
     def tma_block(self, load: Operation, layout: LinearLayout) -> BufferedLoad | None:
         """Return the TMA load of a descriptor block to a layout; None if there can be none.
 
-        Each stage of its buffer, one after the other, begins at an address for TMA.
+        TMA loads go through the async proxy. Without a proxy fence they are not ordered with
+        threads' writes to global memory, nor with writes of other programs that threads have
+        observed. So a kernel that may write to the array, or synchronizes, uses no TMA loads. Each
+        stage of the buffer, one after the other, begins at an address for TMA.
         """
-        pointers, tile = block_pointers_of(load), tile_of(load.result)
+        pointers, tile = block_pointers_of(load), tile_type(load.result)
         if not self.target.has_tma or pointers is None or not is_zero(load["other"]):
             return None
-        if tile.of.bytes_of(tile.numel) % TMA_ALIGNMENT:
+        strips = block_strips(layout, tile.of.storage_bits)
+        if strips is None or tile.of.bytes_of(tile.numel) % TMA_ALIGNMENT:
             return None
         im2col = pointers.defn is descriptor.im2col_pointers
-        if im2col and reason_against(pointers) is not None:
-            return None
-        if not self.unaliased(self.function, [load]):
+        if (im2col and reason_against(pointers)) or not self.unaliased(self.function, [load]):
             return None
         if im2col:
             return BufferedLoad(load, layout, tma.tma_load_im2col)
@@ -393,62 +363,58 @@ class LoopPlanner:
 
     def warn_of_pixels(self, plans: Sequence[LoopPlan]) -> None:
         """Say which loads of pixels TMA cannot do, and why."""
-        if not self.target.has_tma:
-            return
         done = {each.load for plan in plans for each in plan.async_loads if each.tma}
-        loads = [op for op in self.function.walk() if op.defn is memory.load and op not in done]
-        for load in loads:
-            pointers = block_pointers_of(load)
-            if pointers is not None and pointers.defn is descriptor.im2col_pointers:
-                reason = reason_against(pointers)
-                if reason is None and not self.unaliased(self.function, [load]):
-                    reason = "the kernel may write to the array, or synchronizes"
-                if reason is not None:
-                    warn(f"this load of pixels is not done by TMA: {reason}", load.loc)
+        for load in self.function.walk() if self.target.has_tma else ():
+            pointers = block_pointers_of(load) if load.defn is memory.load else None
+            if pointers is None or pointers.defn is not descriptor.im2col_pointers or load in done:
+                continue
+            reason = reason_against(pointers)
+            if reason is None and not self.unaliased(self.function, [load]):
+                reason = "the kernel may write to the array, or synchronizes"
+            if reason is not None:
+                warn(f"this load of pixels is not done by TMA: {reason}", load.loc)
 
     def cp_async_load(self, load: Operation) -> BufferedLoad | None:
         """Return the cp.async copies of vectors for a load; None if there can be none."""
-        if not self.target.cp_async_bytes or not is_zero(load["other"]):
+        target, tile, source = self.target, tile_type(load.result), layout_of(load.result)
+        if not target.cp_async_bytes or not is_zero(load["other"]):
             return None
-        tile, mask, source = load.result.type, load["mask"], layout_of(load.result)
-        assert isinstance(tile, Tile)
-        mask_info = None if mask is None else self.axes.of(mask)
-        pointers = self.axes.of(load["ptr"])
-        itemsize = tile.of.itemsize
-        vectors = copy_vector(source, pointers, mask_info, itemsize, self.target.cp_async_bytes)
+        mask = None if load["mask"] is None else self.axes.of(load["mask"])
+        pointers, itemsize = self.axes.of(load["ptr"]), tile.of.itemsize
+        vectors = copy_vector(source, pointers, mask, itemsize, target.cp_async_bytes)
         if vectors is None:
             return None
-        operand = operand_buffer_layout(dot_operands(load.result), vectors[0])
-        if operand is not None:
-            return BufferedLoad(load, operand, shared.local_cp_async)
-        readers, banks = conversions(load.result), self.target.banks
-        layouts = self.read_layouts(readers) or (source,)
-        whole = not any(reads_slices(each, self.target) for each in readers[:1])
-        uses_ldmatrix = self.target.has_ldmatrix and whole
-        layout = copy_layout(source, layouts, itemsize * 8, vectors, banks, uses_ldmatrix)
+        layout = operand_buffer_layout(dot_operands(load.result), vectors[0])
+        if layout is None:
+            readers = conversions(load.result)
+            layouts = read_layouts(readers, target) or (source,)
+            sliced = any(is_loaded_in_slices(each.op, target) for each in readers[:1])
+            uses_ldmatrix = target.has_ldmatrix and not sliced
+            layout = copy_layout(
+                source, layouts, itemsize * 8, vectors, target.banks, uses_ldmatrix
+            )
         return BufferedLoad(load, layout, shared.local_cp_async)
-
-    def read_layouts(self, readers: Sequence[Reader]) -> tuple[LinearLayout, ...]:
-        """Return the layouts in which a tile, or slices of it, are read for conversions."""
-        return tuple([converted_layout(each, self.target) for each in readers])
 
     def shared_load(self, load: Operation) -> BufferedLoad | None:
         """Return the buffer through which a load's tile goes; None if it needs no shared memory."""
         source, target, readers = layout_of(load.result), self.target, conversions(load.result)
         operands = dot_operands(load.result)
-        if operands:
-            operand = operand_buffer_layout(operands, contiguous_axis(source))
-            if operand is not None:
-                return BufferedLoad(load, operand)
-        bits = load.result.type.element.storage_bits
-        options = target.shuffles, target.banks, target.has_ldmatrix
-        whole = [each.before(layout_of(each.op.result)) for each in readers]
-        layouts = [store_layout(source, layout, bits, *options) for layout in whole]
-        sliced = any(reads_slices(each, target) for each in readers)
-        if sliced or not (target.has_ldmatrix or layouts == [None] * len(layouts)):
-            layout = shared_layout(source, self.read_layouts(readers), bits, target.banks)
-            return BufferedLoad(load, layout)
-        return next((BufferedLoad(load, layout) for layout in layouts if layout is not None), None)
+        layout = operand_buffer_layout(operands, contiguous_axis(source)) if operands else None
+        if layout is None:
+            bits = load.result.type.element.storage_bits
+            plans = [
+                plan_tile_conversion(source, converted_layout(each), bits, target)
+                for each in readers
+            ]
+            through = [plan.layout for plan in plans if isinstance(plan, SharedConversion)]
+            sliced = any(is_loaded_in_slices(each.op, target) for each in readers)
+            if not through and not sliced:
+                return None
+            if sliced or not target.has_ldmatrix:
+                layout = shared_layout(source, read_layouts(readers, target), bits, target.banks)
+            else:
+                layout = through[0]
+        return BufferedLoad(load, layout)
 
 
 def specialize_option(op: Operation) -> WarpSpecialize:
@@ -465,11 +431,6 @@ def _not_none(loads: Iterable[BufferedLoad | None]) -> list[BufferedLoad]:
     return [load for load in loads if load is not None]
 
 
-def _is_candidate(op: Operation) -> bool:
-    """Return True if an operation is a load of a tile that may be done early."""
-    return op.defn is memory.load and _is_tile(op.result) and _may_be_early(op)
-
-
 def _is_cached(load: Operation) -> bool:
     """Return True if a load asks for the first level of the cache, and lanes use what they load.
 
@@ -483,14 +444,14 @@ def _is_tile(value: Value) -> bool:
     return isinstance(value.type, Tile)
 
 
-def _may_be_early(load: Operation) -> bool:
-    """Return True if a load need not observe what others write meanwhile."""
-    return not load["volatile"] and load["cache"] is not CacheModifier.CV
+def _may_be_early(op: Operation) -> bool:
+    """Return True if an operation is a load that need not observe what others write meanwhile."""
+    return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
 
 
 def _is_unguarded(load: Operation) -> bool:
-    """Return True if a load is of a scalar, may be early, and no assertion is before it."""
-    if _is_tile(load.result) or not _may_be_early(load):
+    """Return True if an operation loads a scalar, may be early, and no assertion is before it."""
+    if not _may_be_early(load) or _is_tile(load.result):
         return False
     around = (load, *load.ancestors())
     asserts = [op for op in load.function.walk() if op.defn is debug.device_assert]
@@ -506,14 +467,3 @@ def _orders_memory(op: Operation) -> bool:
 
 def _writes(op: Operation) -> bool:
     return Effect.WRITE in op.defn.effect and "ptr" in op.defn.positions
-
-
-def _before(loop: Operation, function: Function) -> Iterator[Operation]:
-    """Yield the operations that may run before a loop: those above it, and of loops around it."""
-    outermost = next((op for op in [*loop.ancestors()][::-1] if op.has_trait(Trait.LOOP)), loop)
-    for op in function.walk():
-        if op is outermost:
-            if op is not loop:
-                yield from op.walk()
-            return
-        yield op

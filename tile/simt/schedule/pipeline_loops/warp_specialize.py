@@ -28,7 +28,7 @@ whose addresses need a tile, or something that only the program can compute, sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -50,20 +50,17 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
     nested_operands,
     operand_uses,
-    read_operands,
     register_operand_dots,
 )
-from tile.simt.schedule.pipeline_loops.channels import Pair, TmaChannel
+from tile.simt.schedule.pipeline_loops.channels import TmaChannel
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
-from tile.simt.schedule.pipeline_loops.lower_loads import clone_addresses
 from tile.simt.schedule.pipeline_loops.multi_buffer import (
     BufferedLoad,
     count_through,
     in_stages,
-    stage,
 )
-from tile.simt.schedule.pipeline_loops.multicast import CannotMulticastError, LoopPair, Pairing
-from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
+from tile.simt.schedule.pipeline_loops.multicast import CannotMulticastError, Pairing
+from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
     find_in_flight,
@@ -99,7 +96,7 @@ class ChannelLoads:
     """
 
     loads: tuple[BufferedLoad, ...]
-    behind: int
+    behind: int = 0
 
     @property
     def signature(self) -> object:
@@ -109,7 +106,7 @@ class ChannelLoads:
     @property
     def bytes(self) -> int:
         """The size of one stage, in bytes."""
-        return sum(each.buffer.stage_bytes for each in self.loads)
+        return sum(each.buffer.stage_bytes for each in self.loads) + 2 * MBARRIER_BYTES
 
 
 @dataclass(frozen=True)
@@ -117,98 +114,63 @@ class SpecializedLoop:
     """A loop whose TMA loads the producer issues.
 
     groups: the loads of each channel. Loops share channels with equal keys.
+    plan: None for a loop around others, of which it only loads operands.
     """
 
-    plan: LoopPlan
-    in_flight: InFlightWgmma | None
+    loop: Operation
     groups: dict[object, ChannelLoads]
+    plan: LoopPlan | None = None
+    in_flight: InFlightWgmma | None = None
 
     @property
-    def loop(self) -> Operation:
-        return self.plan.loop
-
-
-@dataclass(frozen=True)
-class Specialized:
-    """The plans of loops whose TMA loads a producer issues, and what decides its registers.
-
-    partition: the producer, None without any.
-    repeated: the loads of scalars that it does as well.
-    channels: what it writes.
-    warps, bytes: the program's warps, and its bytes of shared memory.
-    """
-
-    plans: Sequence[LoopPlan] = ()
-    partition: Operation | None = None
-    repeated: frozenset[Operation] = frozenset()
-    channels: Sequence[TmaChannel] = ()
-    warps: int = 0
-    bytes: int = 0
-
-    def assign_registers(self, resources: Resources) -> None:
-        """Give the program the registers that its loops need without what is dead in them.
-
-        Loads that the producer issues, and their pointers, are removed by then. That rebuilds loops
-        that carried pointers, so the loops are found by their waits.
-        """
-        if self.partition is None:
-            return
-        users = chain.from_iterable(channel.full.users for channel in self.channels)
-        enclosing = [list(user.ancestors()) for user in users]
-        loops = {ops[0] for ops in enclosing if ops and self.partition not in ops}
-        live = liveness(self.partition.function)
-        tiles = max(pressure(loop, live, resources.target) for loop in loops)
-        instruction = _instruction_registers(self.partition.function)
-        registers = resources.program_registers(self.warps, tiles, instruction, self.bytes)
-        self.partition.attributes["registers"] = PRODUCER_REGISTERS, registers
+    def loads(self) -> list[BufferedLoad]:
+        return [load for group in self.groups.values() for load in group.loads]
 
 
 def specialize(
-    function: Function,
+    planner: LoopPlanner,
     plans: Sequence[LoopPlan],
     stores: Sequence[TmaStore],
-    resources: Resources,
     schedules: Mapping[Operation, LoopSchedule],
-    outer_loads: Sequence[BufferedLoad] = (),
-    repeatable: frozenset[Operation] = frozenset(),
     *,
     fewer_stages: bool,
     multicast: bool = False,
-) -> Specialized:
+) -> None:
     """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
+
+    The producer issues loads of the loops around as well if it can, of tiles that wgmmas of inner
+    loops read, into channels of one stage: while the program ends the iteration before, once that
+    has left its inner loops.
 
     stores: the stores in loops that overlap with what follows then, in strips as wide as costs no
         stage.
     schedules: of the loops, which get what `expand-schedules` moves.
-    outer_loads: loads of the loops around, whose tiles wgmmas of inner loops read. The producer
-        issues them as well if it can, into channels of one stage: while the program ends the
-        iteration before, once that has left its inner loops.
-    repeatable: the loads of scalars that it may do as well.
     fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
         share memory with those of the loops otherwise are live at the same time now.
     multicast: True if programs may be in clusters of two.
 
-    Raises `CannotSpecializeError`, with nothing changed, if that cannot be. The registers of the
-    program are assigned later.
+    Raises `CannotSpecializeError`, with nothing changed, if that cannot be.
     """
-    if not plans:
-        return Specialized()
+    function, resources = planner.function, planner.resources
     loops = [_specialized(plan, resources) for plan in plans]
     _check_nesting(function, loops)
     loads = [load for plan in plans for load in plan.async_loads]
+    repeatable = planner.repeatable_loads()
     repeated = _check_scalar(function, loads, plans, repeatable)
-    computable: list[BufferedLoad] = []
-    for each in outer_loads:
+    for outer in planner.outer_loads(plans):
         with suppress(CannotSpecializeError):
-            repeated |= _check_scalar(function, [each], plans, repeatable)
-            computable.append(each)
-    outer_loads = computable
-    warps = _warps(loops[0])
-    _check_registers(function, plans, warps, resources)
-    planned, stage = max(plan.stages for plan in plans), _stage_bytes(loops)
+            repeated |= _check_scalar(function, [outer], plans, repeatable)
+            assert outer.load.parent is not None
+            loops.append(SpecializedLoop(outer.load.parent, {outer: ChannelLoads((outer,))}))
+    dot = next(chain.from_iterable(load.operands for load in loads)).op
+    warps = layout_of(dot.result).in_size(WARP)
+    tiles = _check_registers(function, plans, _dead_values(loops, stores), warps, resources)
+    groups = dict(chain.from_iterable(each.groups.items() for each in loops if each.plan))
+    planned = max(plan.stages for plan in plans)
+    stage = sum(group.bytes for group in groups.values())
     for columns in STRIP_COLUMNS:
         stores = [store.in_strips(columns) for store in stores]
-        other = _other_bytes(function, loops, stores, outer_loads, resources)
+        other = _other_bytes(function, loops, stores, resources)
         left = resources.target.shared_bytes - other
         stages = min(planned, left // stage)
         if stages == planned:
@@ -219,64 +181,52 @@ def specialize(
             f"takes {stage}",
             plans[0].loop,
         )
-    top = function.body.first
-    assert top is not None
-    build = LayoutBuilder(function.body, top, function.loc)
-    pairs = _pairs(function, plans, build) if multicast else {}
-    programs = cluster.PAIR if pairs else 1
-    made = {
-        key: TmaChannel(
-            build,
-            in_stages(group.loads, stages),
-            readers=warps,
-            behind=group.behind,
-            programs=programs,
-        )
-        for key, group in _groups(loops).items()
-    }
-    channels = {each.loop: [made[key] for key in each.groups] for each in loops}
-    by_outer = {TmaChannel(build, [each], readers=warps): each for each in outer_loads}
-    for channel, outer in by_outer.items():
-        assert outer.load.parent is not None
-        channels.setdefault(outer.load.parent, []).append(channel)
+    planner.rely_on_unwritten(repeated)
+    build = LayoutBuilder(function.body, function.body.first, function.loc)
+    pairing = _pairing(function, plans, build) if multicast else None
+    channels: dict[object, TmaChannel] = {}
+    for each in loops:
+        for key, group in each.groups.items():
+            if key not in channels:
+                in_all = in_stages(group.loads, stages if each.plan else 1)
+                pair = pairing if each.plan else None
+                channels[key] = TmaChannel(
+                    build, in_all, readers=warps, behind=group.behind, pairing=pair
+                )
     build.op(wgmma.fence_proxy_async)
-    ready = build.op(memory.barrier)
-    start = dict.fromkeys(chain(*channels.values()), build.constant(0, I32))
-    by_loop = {each.loop: each for each in loops}
-    issued: list[Operation] = []
-
-    def visit(loop: Operation, at: dict[TmaChannel, Value]) -> None:
-        own = [channel for channel in channels[loop] if channel not in by_outer]
-        if loop in by_loop:
-            pair, schedule = pairs.get(loop), schedules[loop]
-            issued.extend(_lower(by_loop[loop], own, at, schedule, pair, ordered=ordered))
-        for channel in channels[loop]:
-            if channel in by_outer:
-                issued.extend(_lower_outer(by_outer[channel], channel, at[channel]))
-
+    ready, start = build.op(memory.barrier), build.constant(0, I32)
+    counts: dict[object, dict[Operation, Value]] = {}
+    for key in channels:
+        counts[key] = count_through(
+            function.body, {x.loop for x in loops if key in x.groups}, start
+        )
     ordered = resources.target.tuning.ordered_warpgroups and warps > WARPGROUP_WARPS
-    count_through(function.body, channels, start, visit)
+    issued: list[Operation] = []
+    for each in loops:
+        schedule = schedules.get(each.loop, LoopSchedule(each.loop))
+        issued += _lower(each, channels, counts, schedule, ordered=ordered)
     after, producer = LayoutBuilder.after(ready), _slice_off(function, ready, issued)
-    if pairs:
+    if pairing:
         _synchronize_cluster(after, relaxed=True)  # mbarriers are initialized
-    partition = after.op(
+    instruction, shared_bytes = _instruction_registers(function), stages * stage + other
+    registers = resources.program_registers(warps, tiles, instruction, shared_bytes)
+    after.op(
         warp_specialize,
         regions=(producer,),
         num_warps=PRODUCER_WARPS,
-        registers=(PRODUCER_REGISTERS, MOST_PROGRAM_REGISTERS),
+        registers=(PRODUCER_REGISTERS, registers),
     )
-    if pairs:  # no peer arrives on mbarriers after that
-        last = _after_last(function.body, chain(*[channel.full.users for channel in start]))
+    if pairing:  # no peer arrives on mbarriers after that
+        waits = chain.from_iterable(channel.full.users for channel in channels.values())
+        last = _after_last(function.body, waits)
         _synchronize_cluster(last)
-    for channel in start:
-        channel.end(last if pairs else _after_last(function.body, channel.full.users))
-    waits = [op for op in function.walk() if op.defn is order.order_wait]
-    if waits:
+    for channel in channels.values():
+        channel.end(last if pairing else _after_last(function.body, channel.full.users))
+    ordered_waits = [op for op in function.walk() if op.defn is order.order_wait]
+    if ordered_waits:
         after.op(order.order_arrive, only=warps // WARPGROUP_WARPS - 1)
-        _after_last(function.body, waits).op(order.order_wait, only=0)
+        _after_last(function.body, ordered_waits).op(order.order_wait, only=0)
     lower_loop_stores(stores)
-    inner = tuple(channel for channel in start if channel not in by_outer)
-    return Specialized(plans, partition, repeated, inner, warps, stages * stage + other)
 
 
 # -- analysis
@@ -289,15 +239,14 @@ def plan_in_flight(plan: LoopPlan, resources: Resources) -> InFlightWgmma | None
 
 
 def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
-    loads = plan.async_loads
-    if not all(load.tma for load in loads):
-        other = next(load for load in loads if not load.tma)
-        raise CannotSpecializeError("a load of its loop is no TMA load", other.load)
-    in_flight = plan_in_flight(plan, resources)
+    for load in plan.async_loads:
+        if not load.tma:
+            raise CannotSpecializeError("a load of its loop is no TMA load", load.load)
     if plan.double_buffered:
         raise CannotSpecializeError("an operand that it computes is double-buffered", plan.loop)
+    in_flight = plan_in_flight(plan, resources)
     by_dots: dict[frozenset[Operation], list[BufferedLoad]] = {}
-    for load in loads:
+    for load in plan.async_loads:
         dots = frozenset(operand.op for operand in dot_operands(load.load.result))
         dots |= register_operand_dots(load.load.result)
         by_dots.setdefault(dots, []).append(load)
@@ -307,7 +256,7 @@ def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
         group = ChannelLoads(tuple(alike), int(bool(dots & carried)))
         same = sum(other.signature == group.signature for other in groups.values())
         groups[group.signature, same] = group
-    return SpecializedLoop(plan, in_flight, groups)
+    return SpecializedLoop(plan.loop, groups, plan, in_flight)
 
 
 def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None:
@@ -319,39 +268,27 @@ def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None
                 raise CannotSpecializeError(f"it is nested in `{outer.name}`", each.loop)
 
 
-def _warps(loop: SpecializedLoop) -> int:
-    operands = chain.from_iterable(dot_operands(x.load.result) for x in loop.plan.async_loads)
-    dot = next(operands).op
-    return layout_of(dot.result).in_size(WARP)
-
-
-def _groups(loops: Sequence[SpecializedLoop]) -> dict[object, ChannelLoads]:
-    """Return the loads of each channel, in one of its loops."""
-    return dict(chain(*[each.groups.items() for each in loops]))
-
-
-def _stage_bytes(loops: Sequence[SpecializedLoop]) -> int:
-    """Return the bytes of a stage of all channels, with its mbarriers."""
-    return sum(group.bytes + 2 * MBARRIER_BYTES for group in _groups(loops).values())
-
-
 def _other_bytes(
     function: Function,
     loops: Sequence[SpecializedLoop],
     stores: Sequence[TmaStore],
-    outer_loads: Sequence[BufferedLoad],
     resources: Resources,
 ) -> int:
-    """Return the bytes that the kernel takes besides the channels of `loops`, while these live."""
-    reads: set[BufferRead] = {read for each in loops for read in each.plan.buffer_reads}
-    reads.update(*[operand_uses(nested_operands(each.load.result)) for each in outer_loads])
-    reads |= {store.conversion for store in stores if store.conversion is not None}
-    # Mbarriers and buffers are aligned, which may cost some bytes each.
-    padding = sum(len(each.groups) for each in loops) * 2 * ALIGNMENT + SWIZZLE_ALIGNMENT
+    """Return the bytes that the kernel takes besides the channels of `plans`, while these live."""
+    reads: set[BufferRead] = {store.conversion for store in stores if store.conversion is not None}
     staging = staging_bytes(store for store in stores if store.op.defn is memory.store)
-    padding += staging + SWIZZLE_ALIGNMENT * len(stores)
-    padding += sum(align_up(each.bytes) + 2 * ALIGNMENT for each in outer_loads)
-    return resources.shared.taken_until(function, [each.loop for each in loops], reads) + padding
+    # Mbarriers and buffers are aligned, which may cost some bytes each.
+    padding = staging + SWIZZLE_ALIGNMENT * (len(stores) + 1)
+    for each in loops:
+        padding += len(each.groups) * 2 * ALIGNMENT
+        if each.plan:
+            reads |= each.plan.buffer_reads
+            continue
+        for load in each.loads:
+            padding += align_up(load.bytes)
+            reads |= operand_uses(nested_operands(load.load.result))
+    inner = [each.loop for each in loops if each.plan]
+    return resources.shared.taken_until(function, inner, reads) + padding
 
 
 def _check_scalar(
@@ -382,10 +319,30 @@ def _check_scalar(
     return repeatable.intersection(ops)
 
 
+def _dead_values(loops: Sequence[SpecializedLoop], stores: Iterable[TmaStore]) -> set[Value]:
+    """Return values that threads do not compute: blocks that wgmmas read, and tiles of pointers."""
+    loads = [load for each in loops for load in each.loads]
+    operands = [value for load in loads for value in load.load.inputs]
+    operands += [x for store in stores for x in store.op.inputs if x is not store.op["value"]]
+    _, dead = dependences(operands, [each.loop for each in loops])
+    for load in loads:
+        dead.add(load.load.result)
+        readers = load.operands or nested_operands(load.load.result)
+        dead.update(op.result for reader in readers for op in reader.between)
+    return dead
+
+
 def _check_registers(
-    function: Function, plans: Sequence[LoopPlan], warps: int, resources: Resources
-) -> None:
-    """Raise if a producer leaves threads too few registers for a wgmma, or for their tiles."""
+    function: Function,
+    plans: Sequence[LoopPlan],
+    dead: Container[Value],
+    warps: int,
+    resources: Resources,
+) -> int:
+    """Return the registers of a thread for tiles in loops, besides those of `dead` values.
+
+    Raises if a producer leaves threads too few for these, or for a wgmma.
+    """
     needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
     if needed > at_entry:
         raise CannotSpecializeError(
@@ -393,42 +350,33 @@ def _check_registers(
             f"warps have {at_entry} at entry",
             plans[0].loop,
         )
-    tiles, left = _tile_registers(function, plans, resources), resources.consumer_registers(warps)
+    live = liveness(function)
+    tiles = max(pressure(plan.loop, live, resources.target, dead) for plan in plans)
+    left = resources.consumer_registers(warps)
     if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
         raise CannotSpecializeError(
             f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to each "
             f"thread of {warps} warps",
             plans[0].loop,
         )
-
-
-def _tile_registers(function: Function, plans: Sequence[LoopPlan], resources: Resources) -> int:
-    """Return the registers of a thread for tiles, besides those with which blocks are loaded."""
-    loads = [load.load for plan in plans for load in plan.async_loads]
-    operands = [value for load in loads for value in load.inputs]
-    _, addresses = dependences(operands, [plan.loop for plan in plans])
-    without = addresses | {load.result for load in loads}
-    live = liveness(function)
-    return max(pressure(plan.loop, live, resources.target, without) for plan in plans)
+    return tiles
 
 
 # -- build
 
 
-def _pairs(
-    function: Function, plans: Sequence[LoopPlan], top: LayoutBuilder
-) -> dict[Operation, Pair]:
+def _pairing(function: Function, plans: Sequence[LoopPlan], top: LayoutBuilder) -> Pairing | None:
     """Pair the programs of clusters in all loops; warn if none of their loads can be multicast."""
     try:
-        pairing = Pairing.of(function, [plan.loop for plan in plans])
+        pairing = Pairing(function, [plan.loop for plan in plans])
     except CannotMulticastError as error:
         warn(f"num_ctas={cluster.PAIR} multicasts no loads of this loop: {error}", error.op.loc)
-        return {}
+        return None
     loads = chain.from_iterable(plan.async_loads for plan in plans)
     if not any(map(pairing.can_share, loads)):
-        return {}
-    paired = pairing.build(top)
-    return {plan.loop: LoopPair(pairing.peers, plan.loop, paired) for plan in plans}
+        return None
+    pairing.build(top)
+    return pairing
 
 
 def _synchronize_cluster(build: LayoutBuilder, *, relaxed: bool = False) -> None:
@@ -438,10 +386,9 @@ def _synchronize_cluster(build: LayoutBuilder, *, relaxed: bool = False) -> None
 
 def _lower(
     each: SpecializedLoop,
-    channels: Sequence[TmaChannel],
-    at: dict[TmaChannel, Value],
+    channels: Mapping[object, TmaChannel],
+    counts: Mapping[object, Mapping[Operation, Value]],
     schedule: LoopSchedule,
-    pair: Pair | None,
     *,
     ordered: bool,
 ) -> list[Operation]:
@@ -449,32 +396,31 @@ def _lower(
 
     ordered: True if warpgroups issue their dots one after the other.
     """
-    loop = each.loop
-    (body,) = loop.regions
+    in_flight, (body,) = each.in_flight, each.loop.regions
     completed, leading, deferred = None, tuple[Operation, ...](), None
-    if each.in_flight is not None:
-        leading, deferred = each.in_flight.leading[1:], each.in_flight.deferred
-        completed = schedule_in_flight(each.in_flight, schedule)
+    if in_flight is not None:
+        leading, deferred = in_flight.leading, in_flight.deferred
+        completed = schedule_in_flight(in_flight, schedule)
     if deferred is not None:
         deferred = deferred.half_way()
         deferred.schedule(schedule)
         if ordered:
-            assert each.in_flight is not None
-            LayoutBuilder.before(each.in_flight.leading[0]).op(order.order_wait)
+            LayoutBuilder.before(leading[0]).op(order.order_wait)
             LayoutBuilder.after(deferred.first).op(order.order_arrive)
-    top, addresses, _ = clone_addresses(loop, each.plan.async_loads)
+    last = _in_body(body, [load.load for load in each.loads])[-1]
+    issue = LayoutBuilder(body, last, each.loop.loc)
     issued: list[Operation] = []
-    for group, channel in zip(each.groups.values(), channels, strict=True):
-        iteration = at[channel]
-        issued += channel.issue(top, group.loads, addresses, iteration, pair)
+    for key, group in each.groups.items():
+        channel, iteration = channels[key], counts[key][each.loop]
+        issued += channel.issue(issue, group.loads, {}, iteration)
         stages = channel.replace_loads(group.loads, iteration)
         in_order = _in_body(body, chain.from_iterable(map(_readers, stages)))
         readers = {*in_order}
         wait = channel.wait(LayoutBuilder.before(in_order[0]), iteration)
-        if each.in_flight is not None and not readers.isdisjoint(leading):
-            schedule.add(each.in_flight.point, Rank.LEADING, 0, [wait])
+        if in_flight is not None and not readers.isdisjoint(leading[1:]):
+            schedule.add(in_flight.point, Rank.LEADING, 0, [wait])
         point = _release_point(body, in_order, group, completed)
-        release = channel.release(LayoutBuilder.after(point), iteration, pair)
+        release = channel.release(LayoutBuilder.after(point), iteration)
         if deferred is not None and deferred.dot in in_order:
             if in_order == [deferred.dot]:
                 deferred.begins(schedule, [wait])
@@ -483,7 +429,7 @@ def _lower(
                 again = channel.wait(LayoutBuilder.before(deferred.wait), iteration)
                 deferred.ends(schedule, [again])
             deferred.ends(schedule, [release])
-    loop.attributes["num_stages"] = 1
+    each.loop.attributes["num_stages"] = 1
     return issued
 
 
@@ -521,20 +467,6 @@ def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]
 def _after_last(block: Block, ops: Iterable[Operation]) -> LayoutBuilder:
     """Return a builder after the last operation of a block that has one of `ops`."""
     return LayoutBuilder.after(_in_body(block, ops)[-1])
-
-
-def _lower_outer(load: BufferedLoad, channel: TmaChannel, at: Value) -> list[Operation]:
-    """Make wgmmas of inner loops read a channel of the loop around; return what issues the load."""
-    body, build = load.load.block, LayoutBuilder.before(load.load)
-    assert body is not None
-    issued = channel.issue(build, [load], {}, at)
-    target = stage(build, channel.buffers[0], at)
-    readers = nested_operands(load.load.result)
-    read_operands(readers, target)
-    in_order = _in_body(body, [reader.op for reader in readers])
-    channel.wait(LayoutBuilder.before(in_order[0]), at)
-    channel.release(LayoutBuilder.after(in_order[-1]), at)
-    return issued
 
 
 def _in_body(body: Block, ops: Iterable[Operation]) -> list[Operation]:
