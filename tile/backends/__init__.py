@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 
 from tile.backends.base import Backend
+from tile.backends.packages import required_packages
 from tile.errors import BackendError
 
 
@@ -33,14 +34,7 @@ def get(name: str) -> Backend:
     """
     require(name)
     # Imported lazily: a backend may need packages that are not installed.
-    try:
+    with required_packages(name):
         module = importlib.import_module(f"{__name__}.{name}")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "tile":
-            raise
-        raise BackendError(
-            f"the {name} backend needs the package {error.name!r}, which is not installed; "
-            f"pip install 'tile-compiler[{name}]' brings it"
-        ) from error
     backend: Backend = module.BACKEND
     return backend

@@ -44,12 +44,12 @@ def report(name: str) -> Iterator[str]:
     yield name
     try:
         backend = backends.get(name)
+        findings = backend.survey() if isinstance(backend, Surveyable) else ()
     except BackendError as error:
         yield f"  missing: {error.message}"
         return
-    if isinstance(backend, Surveyable):
-        for finding in backend.survey():
-            yield from _lines(finding)
+    for finding in findings:
+        yield from _lines(finding)
 
 
 def _lines(finding: Requirement) -> Iterator[str]:

@@ -18,6 +18,7 @@ from tile._lazy import lazy_import
 from tile.backends.base import Artifact, DeviceMemory, Options, Target
 from tile.backends.capabilities import ExportedParameter, Requirement, Timer
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
+from tile.backends.packages import required_packages
 from tile.errors import BackendError, TileError
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ class NvptxBackend:
         `UnsupportedError` for what the architecture lacks altogether.
         """
         options.refuse_checks(target)
-        return compile_module(module, target, options)
+        with required_packages(self.name):
+            return compile_module(module, target, options)
 
     def lowering_target(self, target: Target) -> SimtTarget:
         """Return the description by which passes lower kernels for an architecture."""

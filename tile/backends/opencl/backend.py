@@ -1,28 +1,41 @@
-"""The backend of OpenCL devices. Modules that only a compilation needs are imported lazily."""
+"""The backend of OpenCL devices.
+
+Modules that only a compilation needs are imported lazily, and so are those that only devices need:
+without `pyopencl`, kernels compile for the class of devices that a target names.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
 from tile.backends.base import Artifact, DeviceMemory, Options, Target
 from tile.backends.capabilities import Requirement
-from tile.backends.opencl import devices
-from tile.backends.opencl.launch import LoadedKernel
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.target import NAMED, Capabilities
+from tile.backends.packages import required_packages
 from tile.ir.module import Module
 
 if TYPE_CHECKING:
     from tile.backends.opencl.compiler import compile_module
     from tile.backends.opencl.emit import lowering_target as emitter_target
+    from tile.backends.opencl.launch import LoadedKernel
     from tile.backends.opencl.survey import survey
     from tile.simt.target import SimtTarget
 else:
     emitter_target = lazy_import("tile.backends.opencl.emit", "lowering_target")
     compile_module = lazy_import("tile.backends.opencl.compiler", "compile_module")
+    LoadedKernel = lazy_import("tile.backends.opencl.launch", "LoadedKernel")
     survey = lazy_import("tile.backends.opencl.survey", "survey")
+
+
+def _devices() -> ModuleType:
+    """Return the module that finds devices."""
+    with required_packages("opencl"):
+        return importlib.import_module("tile.backends.opencl.devices")
 
 
 class OpenclBackend:
@@ -43,7 +56,7 @@ class OpenclBackend:
         """
         if target.arch in NAMED:
             return target
-        return Target(self.name, str(devices.index_of(target.arch)))
+        return Target(self.name, str(_devices().index_of(target.arch)))
 
     def identity(self, target: Target) -> str:
         """Return a key of everything that the emitted text depends on.
@@ -53,7 +66,7 @@ class OpenclBackend:
         """
         if target.arch in NAMED:
             return repr(NAMED[target.arch])
-        return "\n".join([*devices.versions(target.arch), repr(self._capabilities(target))])
+        return "\n".join([*_devices().versions(target.arch), repr(self._capabilities(target))])
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
         """Lower a TILE module to OpenCL C; the module is modified in place.
@@ -66,7 +79,10 @@ class OpenclBackend:
         return compile_module(module, target, options, self._capabilities(target))
 
     def _capabilities(self, target: Target) -> Capabilities:
-        return NAMED.get(target.arch) or devices.chosen(target.arch).capabilities
+        if target.arch in NAMED:
+            return NAMED[target.arch]
+        capabilities: Capabilities = _devices().chosen(target.arch).capabilities
+        return capabilities
 
     def lowering_target(self, target: Target) -> SimtTarget:
         """Return the description by which passes lower kernels for a device or class."""
@@ -74,19 +90,21 @@ class OpenclBackend:
 
     def device_names(self, target: Target) -> list[str]:
         """Return the names and versions of the platform, the device and its driver."""
-        return [] if target.arch in NAMED else devices.versions(target.arch)
+        return [] if target.arch in NAMED else [*_devices().versions(target.arch)]
 
     def survey(self) -> Sequence[Requirement]:
         """Return the installed runtimes and the capabilities of their devices."""
-        return survey()
+        with required_packages(self.name):
+            return survey()
 
     def load(self, artifact: Artifact) -> LoadedKernel:
         """Return the kernel. Its device is selected, and its program built, at the first launch."""
-        return LoadedKernel(
-            artifact.kernel,
-            LaunchMetadata.of(artifact.launch_metadata),
-            artifact.parameters,
-            [name in artifact.written for name in artifact.parameters],
-            artifact.target.arch,
-            cooperative=artifact.options.launch_cooperative_grid,
-        )
+        with required_packages(self.name):
+            return LoadedKernel(
+                artifact.kernel,
+                LaunchMetadata.of(artifact.launch_metadata),
+                artifact.parameters,
+                [name in artifact.written for name in artifact.parameters],
+                artifact.target.arch,
+                cooperative=artifact.options.launch_cooperative_grid,
+            )
