@@ -247,6 +247,38 @@ def test_a_stage_less_where_a_second_program_fits_then() -> None:
         assert [op.result.type.stages for op in allocs] == [stages] * 2
 
 
+@tile.jit
+def promoted(a_ptr, b_ptr, c_ptr, K, IS_PROMOTED: tl.constexpr):
+    at = tl.arange(0, 64)
+    total = tl.zeros((64, 64), dtype=tl.float32)
+    for k in range(0, K, 64):
+        a = tl.load(a_ptr + at[:, None] * K + (k + at)[None, :])
+        b = tl.load(b_ptr + at[None, :] * K + (k + at)[:, None])
+        total = total + tl.dot(a, b) * 2.0 if IS_PROMOTED else tl.dot(a, b, total)
+    tl.store(c_ptr + at[:, None] * 64 + at[None, :], total)
+
+
+@pytest.mark.parametrize(
+    ("is_promoted", "size", "stages"),
+    [
+        (True, 100, 3),
+        (False, 100, 4),  # its wgmmas keep the tensor cores busy
+        (True, 95, 4),  # 3 stages are 48 KiB, so that there is one program in any case
+        (True, 128, 4),  # two programs fit
+    ],
+)
+def test_a_stage_less_of_wgmmas_that_an_iteration_waits_for(
+    is_promoted: bool, size: int, stages: int
+) -> None:
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16", "K": "i32:16"}
+    kernel = tile.compile(promoted, types, {"IS_PROMOTED": is_promoted}, {}, "interp")
+    module = kernel.artifact.module.clone()
+    target = replace(WGMMA, has_tma=False, shared_bytes=size << 10)
+    lower(module, target, num_warps=4, num_stages=4)
+    allocs = [op for op in module.walk() if op.defn is shared.local_alloc]
+    assert max(op.result.type.stages for op in allocs) == stages
+
+
 @pytest.mark.parametrize("size", [8, 7, 4, 3, 1])
 def test_one_iteration_ahead_where_memory_is_short(size: int) -> None:
     """Two stages are of 8 KiB here, and in one the next tiles take the place of these."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from tile.ir.core import Operation, Value, clone
 from tile.ir.op_definition import Trait
-from tile.ir.ops import memory
+from tile.ir.ops import memory, shape
 from tile.ir.shared_type import Shared
 from tile.simt.hopper.wgmma_layouts import stage_operands
 from tile.simt.layouts.linear_layout import LinearLayout
@@ -60,8 +60,8 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     next iteration has issued its first wgmmas; only then are the copies to the buffers that they
     read issued. The operands that are `double_buffered` get two buffers each.
 
-    TMA loads complete on mbarriers, other copies in commit groups. If all copies are TMA loads,
-    they are issued after the first wgmma of an iteration.
+    TMA loads complete on mbarriers, other copies in commit groups. Where a wgmma need only wait for
+    copies, those of later iterations are issued after it.
     """
     loop = plan.loop
     (body,) = loop.regions
@@ -136,11 +136,26 @@ def _double_buffer(loop: Operation, operands: Collection[OperandUse], iteration:
 def _after_first_wgmma(plan: LoopPlan) -> Point:
     """Return the point at which the copies are issued: the start of the body.
 
-    If all are TMA loads, it is after the first wgmma, which then need not wait until they are
-    issued.
+    If all are TMA loads, or if the first wgmma need only wait for copies, it is after that one,
+    which then need not wait until others are issued.
     """
-    if not all(load.tma for load in plan.async_loads):
-        return Point()
-    ops = (op for op in plan.loop.regions[0] if op.has_trait(Trait.IN_FLIGHT))
-    first = next(ops, None)
+    if all(load.tma for load in plan.async_loads):
+        ops = (op for op in plan.loop.regions[0] if op.has_trait(Trait.IN_FLIGHT))
+        first = next(ops, None)
+    else:
+        first = _wgmma_of_copies(plan)
     return Point() if first is None else Point(first, after=True)
+
+
+def _wgmma_of_copies(plan: LoopPlan) -> Operation | None:
+    """Return the wgmma that reads copies before anything else does, if no operand is computed."""
+    (body,) = plan.loop.regions
+    copied = {each.load.result for each in plan.async_loads}
+    for op in body:
+        if copied.isdisjoint(op.inputs):
+            continue
+        if op.defn is not shape.trans:
+            made = [x for x in op.inputs[:2] if x.op is not None and x.block is body]
+            return op if op.has_trait(Trait.IN_FLIGHT) and copied.issuperset(made) else None
+        copied.add(op.result)
+    return None
