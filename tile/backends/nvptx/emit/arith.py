@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tile.backends.nvptx.emit.float_bounds import lower_bound
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.vectors import elements, vector
@@ -56,12 +57,32 @@ def division(builder: FunctionBuilder, op: Operation) -> None:
     if element is F32 and constant_of(op.inputs[0]) == 1:
         return _reciprocal(builder, op)
 
+    text = "div.full.f32 $0, $1, $2;"
+    if lower_bound(op.inputs[1]) >= _LEAST_DIVISOR:
+        text = f"{{ .reg .pred p; .reg .f32 x, y; {' '.join(_QUOTIENT)} }}"
+
     def divide(x: str, y: str) -> str:
-        return assemble(
-            builder, "div.full.f32 $0, $1, $2;", ["float"], [("float", x), ("float", y)]
-        )[0]
+        return assemble(builder, text, ["float"], [("float", x), ("float", y)])[0]
 
     return each(builder, op, divide)
+
+
+# The least number of which a fourth is not subnormal: instructions that flush subnormal numbers
+# have the reciprocals of all fourths of greater ones.
+_LEAST_DIVISOR = 2.0**-124
+# Quotients by such numbers, in 5 instructions. `div.full.f32` takes 8, as it scales subnormal
+# divisors, too.
+_QUOTIENT = (
+    "setp.gt.f32 p, $2, 0f7E800000;",
+    "mov.f32 x, $1;",
+    "mov.f32 y, $2;",
+    "@p mul.f32 x, x, 0f3E800000;",
+    "@p mul.f32 y, y, 0f3E800000;",
+    "rcp.approx.ftz.f32 y, y;",
+    "mul.f32 $0, x, y;",
+)
+# Reciprocals, in 3 instructions; `rcp.approx.f32` takes 7.
+_FOURTHS = ("mul.f32 y, $1, 0f3E800000;", "rcp.approx.ftz.f32 y, y;", "mul.f32 $0, y, 0f3E800000;")
 
 
 def _reciprocal(builder: FunctionBuilder, op: Operation) -> None:
@@ -71,9 +92,34 @@ def _reciprocal(builder: FunctionBuilder, op: Operation) -> None:
     if x.op is not None and x.op.defn is math.sqrt:
         (x,), kind = x.op.inputs, "rsqrt"
     text = f"{kind}.approx.f32 $0, $1;"
+    if lower_bound(x) >= _LEAST_DIVISOR:
+        text = f"{{ .reg .f32 y; {' '.join(_FOURTHS)} }}"
+        if kind == "rsqrt":
+            text = "rsqrt.approx.ftz.f32 $0, $1;"
     registers = builder.of(x)
     results = {y: assemble(builder, text, ["float"], [("float", y)])[0] for y in registers}
     builder.set(op, [results[y] for y in registers])
+
+
+def negate(builder: FunctionBuilder, op: Operation) -> None:
+    """Negate; f32 by PTX, which becomes a modifier of the instruction that takes the result.
+
+    Where the operand was loaded, LLVM would invert its sign bit, which takes an instruction.
+    """
+    if element_of(op) is not F32:
+        return llvm.negate(builder, op)
+    return _modify(builder, op, "neg.f32 $0, $1;")
+
+
+def magnitude(builder: FunctionBuilder, op: Operation) -> None:
+    """Return the absolute value; of f32 by PTX, as `negate` does."""
+    if element_of(op) is not F32:
+        return llvm.magnitude(builder, op)
+    return _modify(builder, op, "abs.f32 $0, $1;")
+
+
+def _modify(builder: FunctionBuilder, op: Operation, text: str) -> None:
+    each(builder, op, lambda x: assemble(builder, text, ["float"], [("float", x)])[0])
 
 
 def remainder(builder: FunctionBuilder, op: Operation) -> None:
@@ -140,6 +186,8 @@ BRANCHING = frozenset({arith.div_rn, math.sqrt_rn})
 
 RULES: dict[OpDef, Rule] = {
     **llvm.RULES,
+    arith.neg: negate,
+    math.abs_: magnitude,
     arith.div: division,
     arith.div_rn: division_rn,
     math.sqrt_rn: after_loads(llvm.intrinsic),
