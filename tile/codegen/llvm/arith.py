@@ -84,9 +84,37 @@ def arithmetic(builder: FunctionBuilder, op: Operation) -> None:
     ty = llvm_type(element)
     if op.defn is arith.mul and is_integer(element):
         return each(builder, op, lambda x, y: _multiplied(builder, ty, x, y))
+    if op.defn is arith.add and element.is_int_signed():
+        return each(builder, op, lambda x, y: _added(builder, ty, x, y))
     if is_integer(element):
         return instruction(builder, op, f"{op.name} {ty}")
     return instruction(builder, op, f"f{op.name} {builder.module.fp_contract}{ty}")
+
+
+def as_sum(builder: FunctionBuilder, x: str) -> tuple[str, int]:
+    """Return the name that a number differs from by a constant, and the constant."""
+    return builder.sums.get(x) or builder.constant_offsets.get(x, (x, 0))
+
+
+def _added(builder: FunctionBuilder, ty: str, x: str, y: str) -> str:
+    """Add signed integers, and remember which sums differ by constants.
+
+    The later ones are those of addresses, which have one base then (`addptr`). In the language a
+    sum that overflows on the way to an address is an error.
+    """
+    total = builder.new(f"add {ty} {x}, {y}")
+    if is_literal(x) or is_literal(y):
+        (name, start), number = (
+            (as_sum(builder, y), x) if is_literal(x) else (as_sum(builder, x), y)
+        )
+        builder.sums[total] = name, start + int(number)
+        return total
+    (left, first), (right, second) = as_sum(builder, x), as_sum(builder, y)
+    first_total = builder.cached(f"{left} + {right}", lambda: total)
+    before = builder.constant_terms.setdefault((left, right, first_total), first + second)
+    if first + second != before:
+        builder.sums[total] = first_total, first + second - before
+    return total
 
 
 def _multiplied(builder: FunctionBuilder, ty: str, x: str, y: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tile.codegen.llvm.arith import each, suffix
+from tile.codegen.llvm.arith import as_sum, each, suffix
 from tile.codegen.llvm.function_builder import FunctionBuilder, Rule
 from tile.codegen.llvm.types import is_integer, literal, llvm_type
 from tile.errors import UnsupportedError
@@ -197,6 +197,9 @@ def between_integers(builder: FunctionBuilder, source: Scalar, to: Scalar, x: st
     text = f"{'sext' if source.is_int_signed() else 'zext'} {before} {x} to {after}"
     name = builder.new(text)
     builder.extensions.setdefault(name, (builder.block, text))
+    base, number = as_sum(builder, x)
+    if number and source.is_int_signed():
+        builder.sums[name] = builder.new(f"sext {before} {base} to {after}"), number
     return name
 
 

@@ -162,6 +162,10 @@ class FunctionBuilder(FunctionEmitter[Registers]):
         # Names of sums and XORs of a name with a constant: (name, constant).
         self.constant_offsets: dict[str, tuple[str, int]] = {}
         self.constant_xors: dict[str, tuple[str, int]] = {}
+        # Names of other such sums, of signed integers and addresses; they do not overflow.
+        self.sums: dict[str, tuple[str, int]] = {}
+        # The constants in the first sums of two names, of several that differ by constants.
+        self.constant_terms: dict[tuple[str, str, str], int] = {}
         # Of numbers that were extended: the block and the instruction.
         self.extensions: dict[str, tuple[str, str]] = {}
         # Available expressions by their text, and the order in which they came, to forget them.

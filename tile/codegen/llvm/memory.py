@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tile.codegen.llvm.arith import each, instruction
+from tile.codegen.llvm.arith import as_sum, each, instruction
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.types import is_literal, literal, llvm_type, memory_type
 from tile.ir.core import Operation
@@ -31,19 +31,32 @@ def from_memory(builder: FunctionBuilder, element: Element, registers: Sequence[
 
 
 def addptr(builder: FunctionBuilder, op: Operation) -> None:
-    """Extend the offset by the signedness of its type, scale it, and add it in 64 bits."""
+    """Extend the offset by the signedness of its type, scale it, and add it in 64 bits.
+
+    Constant terms are added last: addresses that differ by constants have one base then, and their
+    accesses take the constants as offsets.
+    """
     offset, stride = op.inputs[1].type.element, op["stride"]
     ty, shift = llvm_type(offset), stride.bit_length() - 1
     extend = "sext" if offset.is_int_signed() else "zext"
 
     def add(pointer: str, index: str) -> str:
-        if index == "0":
-            return pointer
+        base, start = builder.sums.get(pointer, (pointer, 0))
+        number = 0
         if is_literal(index):
-            return builder.new(f"add i64 {pointer}, {int(index) * stride}")
-        wide = index if ty == "i64" else builder.new(f"{extend} {ty} {index} to i64")
-        scaled = builder.new(f"shl i64 {wide}, {shift}") if shift else wide
-        return builder.new(f"add i64 {pointer}, {scaled}")
+            index, number = "0", int(index)
+        elif offset.is_int_signed():
+            index, number = as_sum(builder, index)
+        if index != "0":
+            wide = index if ty == "i64" else builder.new(f"{extend} {ty} {index} to i64")
+            scaled = builder.new(f"shl i64 {wide}, {shift}") if shift else wide
+            base = builder.new(f"add i64 {base}, {scaled}")
+        constant = start + number * stride
+        if not constant:
+            return base
+        total = builder.new(f"add i64 {base}, {constant}")
+        builder.sums[total] = base, constant
+        return total
 
     each(builder, op, add)
 
