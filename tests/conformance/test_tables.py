@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tile
 import tile.language as tl
 from tests.conformance.running import Device
 from tests.frontend.building import module_of
@@ -58,3 +59,61 @@ def test_scalars_index_rows_and_columns(device: Device) -> None:
     x, y = np.arange(20, dtype=np.int32), np.zeros(20, np.int8)
     device.run(module_of(in_rows, Pointer(I32), Pointer(I8), I32), (1, 1, 1), [x, y, np.int32(20)])
     np.testing.assert_array_equal(y, (np.arange(15).reshape(3, 5) + 7)[x % 3, x % 5])
+
+
+@tile.jit
+def decoded(x):
+    """An integer of 4 bits, by the first case that it equals; two are the same."""
+    if x == 9:
+        return -0.0
+    if x == 0:
+        return 0.25
+    if x == 1:
+        return 1.5
+    if x == 2:
+        return -3.0
+    if x == 3:
+        return float("inf")
+    if x == 9:
+        return 1.0
+    if x == 4:
+        return 6.0
+    if x == 5:
+        return 7.5
+    if x == 6:
+        return 0.1
+    return 12.0
+
+
+def by_cases(x, y, z, n):
+    at = tl.arange(0, 64)
+    v = tl.load(x + at)
+    chosen = tl.full((64,), 9.0, tl.float32)
+    chosen = tl.where(v == 7, -0.0, chosen)
+    chosen = tl.where(v == 6, 1.0, chosen)
+    chosen = tl.where(v == 5, 2.0, chosen)
+    chosen = tl.where(v == 4, 3.5, chosen)
+    chosen = tl.where(v == 3, 4.0, chosen)
+    chosen = tl.where(v == 2, 5.0, chosen)
+    chosen = tl.where(v == 1, 6.0, chosen)
+    chosen = tl.where(v == 0, 7.0, chosen)
+    tl.store(z + at, chosen)
+    for i in range(n):
+        tl.store(y + i, decoded(tl.load(x + i)))
+
+
+@pytest.mark.parametrize("ty", [I8, U8, I32, U64], ids=str)
+def test_choices_between_constants(device: Device, ty: Scalar) -> None:
+    dtype = numpy_dtype(ty)
+    x = np.concatenate([np.arange(59), [-1, -8, 100, 127, -128]]).astype(dtype)
+    first = np.full(256, 12, np.float32)
+    first[:7] = 0.25, 1.5, -3, np.inf, 6, 7.5, 0.1
+    first[9] = -0.0
+    second = np.full(256, 9, np.float32)
+    second[:8] = 7, 6, 5, 4, 3.5, 2, 1, -0.0
+    y, z = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    module = module_of(by_cases, Pointer(ty), Pointer(F32), Pointer(F32), I32)
+    device.run(module, (1, 1, 1), [x, y, z, np.int32(64)])
+    index = np.where((x >= 0) & (x < 256), x, 255).astype(np.int64)
+    for out, wanted in ((y, first), (z, second)):
+        np.testing.assert_array_equal(out.view(np.int32), wanted[index].view(np.int32))

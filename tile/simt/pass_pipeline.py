@@ -44,6 +44,7 @@ from tile.simt.tma_uses import parse_tma_uses
 from tile.transforms import pass_pipeline as tile_pipeline
 
 MEMORY = (
+    "look-up-choices",
     "pad-extents",
     "infer-readonly",
     "descriptors-to-pointers",

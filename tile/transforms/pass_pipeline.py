@@ -28,6 +28,7 @@ from tile.transforms import (
     infer_readonly,
     inline,
     licm,
+    look_up_choices,
     merge_carried,
     pad_extents,
     peel_loops,
