@@ -55,6 +55,11 @@ def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     builder.set(op, [name])
 
 
+def local_view(builder: FunctionBuilder, op: Operation) -> None:
+    """A transposed or reshaped view has the same address."""
+    builder.set(op, builder.of(op.inputs[0]))
+
+
 def shared_load(builder: FunctionBuilder, op: Operation) -> None:
     """Emit a load in vectors, which are aligned to their size.
 
@@ -134,6 +139,8 @@ def cp_async_wait_group(builder: FunctionBuilder, op: Operation) -> None:
 RULES: dict[OpDef, Rule] = {
     ops.shared.local_alloc: local_alloc,
     ops.shared.local_subview: local_subview,
+    ops.shared.local_trans: local_view,
+    ops.shared.local_reshape: local_view,
     ops.thread.shared_load: shared_load,
     ops.thread.shared_store: shared_store,
     ops.thread.shared_atomic_inc: shared_atomic_inc,
