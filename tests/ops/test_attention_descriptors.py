@@ -187,10 +187,10 @@ def test_sequences(
     assert forms == [True, True]
 
 
-@pytest.mark.parametrize("tile_of_keys", [32, 64])
+@pytest.mark.parametrize(("size", "tile_of_keys"), [(48, 64), (64, 32), (64, 64)])
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_programs_with_blocks_of_several_sequences(
-    name: str, tile_of_keys: int, monkeypatch: pytest.MonkeyPatch
+    name: str, size: int, tile_of_keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiles = {"BLOCK_M": 64, "BLOCK_N": tile_of_keys, "num_warps": 4, "PROGRAMS": 2}
     monkeypatch.setattr(varlen_module, "BY_SEVERAL_BLOCKS", Table({(ANY, ANY): tiles}, {}))
@@ -203,5 +203,5 @@ def test_programs_with_blocks_of_several_sequences(
     monkeypatch.setattr(varlen_module, "launch", launch)
     queries, keys, options = SEQUENCES[name]
     more = [2 * n + 3 for n in queries], [2 * n + 3 for n in keys]
-    check_sequences(*more, 64, 4, options)
+    check_sequences(*more, size, 4, options)
     assert launched == ["varlen_kernel"] * 2

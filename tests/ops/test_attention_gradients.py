@@ -48,7 +48,7 @@ def problem(queries: int, keys: int, size: int, causal: bool) -> list[np.ndarray
     ("queries", "keys", "size"),
     [
         *((64, 128, 64), (32, 64, 128), (77, 150, 64), (70, 70, 128)),
-        *((64, 64, 96), (70, 90, 80), (32, 64, 192), (45, 70, 256), (33, 33, 40)),
+        *((64, 64, 96), (70, 90, 80), (32, 64, 192), (45, 70, 256), (33, 33, 40), (70, 70, 24)),
     ],
 )
 def test_results(queries: int, keys: int, size: int, causal: bool, launched: list[str]) -> None:
@@ -82,7 +82,7 @@ def test_scales_that_are_not_positive(scale: float) -> None:
 
 @pytest.mark.parametrize(
     ("size", "options"),
-    [(64, {"window": 20}), (32, {}), (36, {}), (64, {"bias": heads(1, 1, 40, 70)})],
+    [(64, {"window": 20}), (16, {}), (36, {}), (64, {"bias": heads(1, 1, 40, 70)})],
 )
 def test_what_is_loaded_by_pointers(
     size: int, options: dict[str, Any], launched: list[str]
@@ -110,12 +110,13 @@ SEQUENCES: dict[str, tuple[list[int], list[int], bool]] = {
 }
 
 
-@pytest.mark.parametrize("tile_size", [32, 64])
+@pytest.mark.parametrize(("size", "tile_size"), [(64, 32), (64, 64), (48, 64)])
 @pytest.mark.parametrize("key_heads", [1, 2])
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_sequences(
     name: str,
     key_heads: int,
+    size: int,
     tile_size: int,
     launched: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -127,8 +128,8 @@ def test_sequences(
     cast(Any, tile.ops.varlen_attention_backward).plans.clear()
     queries, keys, causal = SEQUENCES[name]
     starts = [np.cumsum([0, *n], dtype=np.int32) for n in (queries, keys)]
-    q, dout = (heads(sum(queries), 2, 64, seed=n) for n in (0, 3))
-    k, v = (heads(sum(keys), key_heads, 64, seed=n) for n in (1, 2))
+    q, dout = (heads(sum(queries), 2, size, seed=n) for n in (0, 3))
+    k, v = (heads(sum(keys), key_heads, size, seed=n) for n in (1, 2))
     out, sums = reference_of(tile.ops.varlen_attention)(
         q, k, v, *starts, max(queries), causal, log_sums=True
     )

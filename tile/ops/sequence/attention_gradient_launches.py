@@ -109,7 +109,7 @@ class Gradients:
         }
         dq, dk, dv = self.outputs
         *tensors, log_sums, delta = self.inputs
-        tiles = QUERY_TILES.select(backend, head)
+        tiles = QUERY_TILES.select(backend, size)
         blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
         grid, order = self._query_grid(blocks, size, causal)
         launch(descriptor_q_kernel, grid)(
@@ -119,7 +119,7 @@ class Gradients:
             **options,
             **tiles,
         )
-        tiles = KEY_TILES.select(backend, head)
+        tiles = KEY_TILES.select(backend, size)
         blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
         grid, order = self._key_grid(blocks, size, causal)
         launch(descriptor_kv_kernel, grid)(

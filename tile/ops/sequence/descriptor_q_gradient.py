@@ -12,8 +12,8 @@ from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.seen_keys import is_seen
 
 _FOUR = {"num_warps": 4, "num_stages": 2}
-# By the power of two from the size of a head on. H200, float16, 4 x 32 x 4096, 2026-11-26, and 256
-# elements 4 x 16 x 4096, 2026-11-29 (docs/notes/ops.md).
+# By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-26, and heads of 256 elements,
+# 4 x 16 x 4096, 2026-11-29 (docs/notes/ops.md).
 QUERY_TILES = Table(
     {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {

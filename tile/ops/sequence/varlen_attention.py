@@ -92,6 +92,7 @@ def varlen_attention(
             *(heads, key.shape[1], longest, tokens, key.shape[0], window),
             SCALE=scale * LOG2_E,
             SIZE=size,
+            HEAD=tile.next_power_of_2(size),
             CAUSAL=bool(causal),
             **several,
         )

@@ -49,6 +49,7 @@ def sequence_block(
     window,
     SCALE: tl.constexpr,
     SIZE: tl.constexpr,
+    HEAD: tl.constexpr,
     CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -56,13 +57,13 @@ def sequence_block(
     """Write the result of block `rank` of the queries of a head of a sequence."""
     q_strides = 0, SIZE, tl.cast(heads, tl.int64) * SIZE
     k_strides = 0, SIZE, tl.cast(key_heads, tl.int64) * SIZE
-    q_source = sequence_rows(q_ptr, q_strides, tokens, heads, SIZE, BLOCK_M, SIZE)
-    k_source = sequence_rows(k_ptr, k_strides, key_tokens, key_heads, SIZE, BLOCK_N, SIZE)
-    v_source = sequence_rows(v_ptr, k_strides, key_tokens, key_heads, SIZE, BLOCK_N, SIZE)
-    target = sequence_rows(out_ptr, q_strides, tokens, heads, SIZE, BLOCK_M, SIZE)
+    q_source = sequence_rows(q_ptr, q_strides, tokens, heads, SIZE, BLOCK_M, HEAD)
+    k_source = sequence_rows(k_ptr, k_strides, key_tokens, key_heads, SIZE, BLOCK_N, HEAD)
+    v_source = sequence_rows(v_ptr, k_strides, key_tokens, key_heads, SIZE, BLOCK_N, HEAD)
+    target = sequence_rows(out_ptr, q_strides, tokens, heads, SIZE, BLOCK_M, HEAD)
     count = max(min(queries - rank * BLOCK_M, BLOCK_M), 0)
     place = q_row + rank * BLOCK_M + count - 1, head, BLOCK_M - count, 0
-    q = q_source.load([*place]).reshape(BLOCK_M, SIZE)
+    q = q_source.load([*place]).reshape(BLOCK_M, HEAD)
     query = rank * BLOCK_M + tl.arange(0, BLOCK_M)
     offset = keys - queries
     first = rank * BLOCK_M + offset
@@ -71,9 +72,9 @@ def sequence_block(
     begin, middle, whole, end = seen_blocks(first, keys, window, CAUSAL, True, BLOCK_M, BLOCK_N)
     highest = tl.full((BLOCK_M,), -float("inf"), dtype=tl.float32)
     weights = tl.zeros((BLOCK_M,), dtype=tl.float32)
-    total = tl.zeros((BLOCK_M, SIZE), dtype=tl.float32)
+    total = tl.zeros((BLOCK_M, HEAD), dtype=tl.float32)
     SEES_NONE: tl.constexpr = CAUSAL or window is not None
-    options = SEES_NONE, True, True, BLOCK_N, SIZE, not CAUSAL, False
+    options = SEES_NONE, True, True, BLOCK_N, HEAD, not CAUSAL, False
     highest, weights, total = attend(
         *(q, k_source, v_source, 0, head // (heads // key_heads), k_row, query + offset, 0, 0),
         *(begin, middle, whole, end, keys, window, None, 0, None, highest, weights, total),
@@ -81,7 +82,7 @@ def sequence_block(
     )
     weights = tl.where(weights == 0.0, 1.0, weights)  # queries that see no key have the result 0
     total *= (1.0 / weights)[:, None]
-    target.store([*place], total.to(out_ptr.dtype.element_ty).reshape(1, 1, BLOCK_M, SIZE))
+    target.store([*place], total.to(out_ptr.dtype.element_ty).reshape(1, 1, BLOCK_M, HEAD))
     if log_sum_ptr is not None:
         at = head.to(tl.int64) * tokens + q_row + query
         tl.store(log_sum_ptr + at, highest + tl.log2(weights), mask=query < queries)
@@ -105,6 +106,7 @@ def varlen_kernel(
     window,
     SCALE: tl.constexpr,
     SIZE: tl.constexpr,
+    HEAD: tl.constexpr,
     CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -114,7 +116,7 @@ def varlen_kernel(
     check_starts(k_starts_ptr, sequences, key_tokens, key_tokens)
     arrays = q_ptr, k_ptr, v_ptr, out_ptr, log_sum_ptr
     sizes = heads, key_heads, tokens, key_tokens, window
-    options = SCALE, SIZE, CAUSAL, BLOCK_M, BLOCK_N
+    options = SCALE, SIZE, HEAD, CAUSAL, BLOCK_M, BLOCK_N
     # Programs take the blocks of all sequences cyclically: `rank` is their first one of a sequence.
     rank = tl.program_id(0)
     for sequence in tl.range(0, sequences):
