@@ -35,6 +35,7 @@ def test_descriptors() -> None:
         ("x=fp32[4,4]:y", "x is filled with a number, not 'y'"),
         ("x=fp32[4,4]/", "a descriptor such as fp32[64,64]/16,32, not 'fp32[4,4]/'"),
         ("x=fp33[4]/4", "x has elements of .*, not 'fp33'"),
+        ("--grid", "name=value, not '--grid'\n.*options come before the kernel"),
     ],
 )
 def test_what_cannot_be_read(text: str, message: str) -> None:

@@ -23,7 +23,10 @@ def names() -> tuple[str, ...]:
 def require(name: str) -> None:
     """Raise `BackendError` if no backend has that name."""
     if name not in names():
-        raise BackendError(f"there is no backend {name!r}; this version has {', '.join(names())}")
+        error = BackendError(f"there is no backend {name!r}; this version has {', '.join(names())}")
+        if name in ("cuda", "gpu", "nvidia"):
+            error.notes.append("NVIDIA's GPUs are nvptx, or with an architecture nvptx:sm_90a")
+        raise error
 
 
 @functools.cache

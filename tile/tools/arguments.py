@@ -109,7 +109,10 @@ def parse_signature(
 def _split(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise ArgumentValueError(f"an argument is given as in name=value, not {text!r}")
+        notes = ["options come before the kernel"] if text.startswith("-") else []
+        raise ArgumentValueError(
+            f"an argument is given as in name=value, not {text!r}", notes=notes
+        )
     return name, value
 
 

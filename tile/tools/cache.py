@@ -42,7 +42,7 @@ def _list(cache: DiskCache) -> str:
         [entry.title or "(damaged)", _bytes(entry.size), _ago(time.time() - entry.used)]
         for entry in cache.entries()
     ]
-    return table(["entry", "size", "last used"], rows)
+    return table(["entry", "size", "last used"], rows, left=(0,))
 
 
 def _size(cache: DiskCache) -> str:

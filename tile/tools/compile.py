@@ -33,7 +33,7 @@ from pathlib import Path
 
 from tile import backends
 from tile.backends.capabilities import Exportable, ExportedParameter
-from tile.errors import ArgumentValueError
+from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.compile import compile as compile_ahead
 from tile.runtime.compile import jitted
 from tile.runtime.jit import JITFunction
@@ -52,6 +52,8 @@ from tile.tools.command import load_kernel
 # File name extensions of stages that differ from the stage's name.
 _ENDINGS = {"llvm": "ll", "opencl": "cl"}
 
+SYNTAX = "types and values are as in x=*fp32:16 n=i32 BLOCK=1024; see `tile compile --help`"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command to a parser."""
@@ -68,7 +70,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "-t", "--target", default="sm_90a", help="sm_90a, nvptx:sm_80, opencl:amd (default: sm_90a)"
     )
-    add("-o", "--output", default=".", metavar="FOLDER", help="the folder of the files")
+    add(
+        "-o",
+        "--output",
+        default=".",
+        metavar="FOLDER",
+        help="the folder of the files (default: the current one)",
+    )
     add("-n", "--name", default="", help="of files and C functions (default: the kernel's)")
 
 
@@ -78,13 +86,13 @@ def run(options: argparse.Namespace) -> int:
     target = parse_target(options.target)
     assert isinstance(function, JITFunction)
     types, constants = parse_signature(function, options.arguments)
-    kernel = compile_ahead(
-        function,
-        types | parse_types(options.signature, function.parameters, options.constants),
-        constants | parse_arguments(options.constants),
-        parse_arguments(options.options),
-        target,
-    )
+    types |= parse_types(options.signature, function.parameters, options.constants)
+    constants |= parse_arguments(options.constants)
+    try:
+        kernel = compile_ahead(function, types, constants, parse_arguments(options.options), target)
+    except ArgumentTypeError as error:
+        error.notes.append(SYNTAX)
+        raise
     name = options.name or kernel.name
     if not name.isidentifier():
         raise ArgumentValueError(f"--name must be a C identifier, not {name!r}")

@@ -63,4 +63,4 @@ def _list(folder: Path) -> str:
         best = min(ran, key=lambda result: result["times"][0], default=None)
         fastest = ["", "none runs"] if best is None else [f"{best['times'][0]:.4g}", best["config"]]
         rows.append([*group, str(len(results)), *fastest])
-    return table(["kernel", "machine", "key", "results", "ms", "fastest"], rows)
+    return table(["kernel", "machine", "key", "results", "ms", "fastest"], rows, left=(0, 1, 2, 5))

@@ -226,7 +226,6 @@ def test_commas_inside_types() -> None:
 
 
 def test_for_opencl(file: Path, tmp_path: Path) -> None:
-    pytest.importorskip("pyopencl", reason="pyopencl is not installed")
     signature = SIGNATURE.replace("fp16", "fp32")
     assert compile_to(tmp_path, file, "--target", "opencl:intel", signature=signature) == 0
     assert "__kernel" in (tmp_path / "scale.cl").read_text()
@@ -238,6 +237,7 @@ def test_for_opencl(file: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["scaling.py:scale", "-s", "*fp32"], "the signature or constexprs must give 'register'"),
+        (["scaling.py:scale", "-s", "*fp32"], "note: types and values are as in x=*fp32:16 n=i32"),
         (
             ["scaling.py:scale", "-s", "*fp32, " * 9],
             "9 types, and the kernel 6 parameters that are",
