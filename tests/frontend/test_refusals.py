@@ -371,6 +371,7 @@ EXPRESSIONS = [
         "this is i32 if the condition holds and 1.5 if not",
     ),
     ("x = a.nothing", "a.nothing", "a value of type i32 has no attribute `nothing`"),
+    ("x = [a].append(b)", "[a].append", "to add to it write `values = (*values, x)`"),
     (
         "x = tl.float32(a)",
         "tl.float32(a)",

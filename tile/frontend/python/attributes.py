@@ -36,6 +36,8 @@ def attribute(low: Lowering, node: ast.Attribute) -> object:
         hint = instead or suggestion(node.attr, dir(owner))
         names = getattr(owner, "__getattr__", None)
         reason = names.reason(node.attr) if isinstance(names, LazyNames) else ""
+        if isinstance(owner, tuple) and hasattr(list, node.attr):
+            hint = "; a list in a kernel is a tuple, to add to it write `values = (*values, x)`"
         notes = [reason] if reason else []
         low.fail(node, f"{_subject(owner)} has no attribute `{node.attr}`{hint}", notes)
     except Exception as error:
