@@ -87,7 +87,7 @@ def test_stages_by_the_names_of_triton() -> None:
     assert asm["ttir"] == asm["tile"]
     assert "ttir" in asm and "ptx" not in asm and "ttgir" not in asm
     assert asm.get("ptx") is None and asm.get("llir", "") == ""
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="the stages of this kernel are source, tile"):
         asm["ptx"]
 
 

@@ -48,7 +48,10 @@ class Stages(dict[str, str | bytes]):
             return self[name]
         if name in self.absent:
             raise UnsupportedError(self.absent[name])
-        return self[TRITON_STAGES[name]]
+        stage = TRITON_STAGES.get(name, "")
+        if not super().__contains__(stage):
+            raise KeyError(f"{name}: the stages of this kernel are {', '.join(self)}")
+        return self[stage]
 
     def __contains__(self, name: object) -> bool:
         self.finish(str(name))
