@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tile.tools.cli import COMMANDS, main
 
 CODE = """
 import sys
+from pathlib import Path
 from tile.tools.cli import main
 status = main({words!r})
 print(*sorted(name for name in sys.modules if name.startswith("tile.tools.")), file=sys.stderr)
@@ -42,3 +44,11 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert capsys.readouterr().out == f"tile {tile.__version__}\n"
+
+
+def test_programs_for_triton_start_without_the_parser_of_ir(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sys, triton\nprint('tile.ir.parser' in sys.modules)\n")
+    command = [sys.executable, "-m", "tile", "triton", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

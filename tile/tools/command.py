@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from tile._lazy import lazy_import
 from tile.errors import ArgumentValueError
-from tile.ir.module import Module
-from tile.ir.parser import parse_module
 
 if TYPE_CHECKING:
+    from tile.ir.module import Module
+    from tile.ir.parser import parse_module
     from tile.triton_c import Program, load
-else:  # it needs a library that nothing else needs
+else:  # programs under `tile triton` need no parser, and few commands the library of Triton-C
     load = lazy_import("tile.triton_c", "load")
+    parse_module = lazy_import("tile.ir.parser", "parse_module")
 
 
 TRITON_C = ".tc"  # how the names of Triton-C files end
