@@ -832,6 +832,8 @@ def selection() -> Iterator[Case]:
         for descending in (False, True):
             label = f"{length} {'down' if descending else 'up'}"
             yield Case("sort", label, some_equal(length, descending), NARROW, ulps=0)
+    for length in (16385, 33000):
+        yield Case("sort", f"{length}", some_equal(length, length > 20000), NARROW, ulps=0)
     yield Case("topk", "long", greatest(2500, 7), ("float32",), ulps=0)
     yield Case("topk", "none", lambda r: ((r.normal(2, 5), 0), {}), ("float32",))
     for shape in ((3, 37), (2, 4100), (0, 4), (2, 0)):

@@ -765,11 +765,6 @@ SHAPES: list[Wrong] = [
         lambda out: tile.ops.embedding_bag_backward(out, I0, np.array([0, 1], np.int32), 4),
         "embedding_bag_backward: `dy` has 4 rows, and `starts` 1 bags",
     ),
-    (
-        "sort",
-        lambda out: tile.ops.sort(ones(1, 16385)),
-        "sort: the rows of `x` have 16385 elements; a program sorts at most 16384",
-    ),
 ]
 
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)

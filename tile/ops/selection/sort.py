@@ -1,7 +1,7 @@
 """The elements of rows in order, with their indices.
 
 A program sorts a row by a network, as integers that contain the elements and their indices
-(order_keys.py).
+(order_keys.py). Longer rows are sorted in runs, which are merged (merge_sort.py).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.errors import ArgumentValueError
 from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.core.tables import ANY, Table
+from tile.ops.selection.merge_sort import launch_merge_sort
 from tile.ops.selection.order_keys import KEYS, LONGEST, index_of, order_of, sort_keys
 
 # By the length of rows: 16 elements for each thread of long ones. Threads with 32 wait for
@@ -60,18 +60,16 @@ def sort_kernel(
 def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
     """Return the elements of each row of `x` in order, and their indices; the sort is stable.
 
-    x: float16, bfloat16, float32 or int32, any number of axes, with rows of up to 16384 elements.
-    The indices, along the last axis, are int64.
+    x: float16, bfloat16, float32 or int32, any number of axes. The int64 indices are
+    along the last axis.
     """
     call = Call("sort")
     source = call.array("x", x, dtypes=KEYS)
     rows = source.rows()
-    if rows.length > LONGEST:
-        raise ArgumentValueError(
-            f"sort: the rows of `x` have {rows.length} elements; a program sorts at most {LONGEST}"
-        )
     values, indices = call.new(source.shape, source.dtype), call.new(source.shape, I64)
-    if values.size:
+    if values.size and rows.length > LONGEST:
+        launch_merge_sort(call, x, values.value, indices.value, rows, bool(descending))
+    elif values.size:
         launch(sort_kernel, (rows.count,))(
             *(x, values.value, indices.value, rows.stride, rows.length),
             DESCENDING=bool(descending),
