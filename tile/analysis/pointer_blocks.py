@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tile.analysis.axis_lattice import divisor
-from tile.analysis.column_split import column_split
+from tile.analysis.dot_tiles import column_split
 from tile.analysis.index_forms import (
     Bounds,
     IndexForms,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tile.analysis.dot_operands import feeds_dot
+from tile.analysis.dot_tiles import feeds_dot
 from tile.analysis.liveness import liveness
 from tile.analysis.pointer_blocks import PointerBlocks
 from tile.ir import semantics

@@ -27,11 +27,21 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tile.errors import TypeRuleError
 from tile.ir.core import Block
-from tile.ir.op_definition import NO_DEFAULT, AttributeSpec, OpDef, Table
+from tile.ir.op_definition import (
+    LAID_OUT,
+    LOWERED,
+    NO_DEFAULT,
+    THREAD,
+    AttributeSpec,
+    Effect,
+    OpDef,
+    Table,
+)
 from tile.ir.types import Scalar, Type, with_element
 
 OPS = Table[OpDef]("operation")
@@ -142,3 +152,10 @@ def same_shape(
         names = ", ".join(ty.ir_name for ty in accepts)
         raise TypeRuleError(f"{name} is not defined on {first.element}; it takes {names}")
     return first if result is None else with_element(first, result)
+
+
+# Declarations by level: of operations that access shared memory, and of one thread's.
+lowered_op = partial(op, levels=LOWERED, effect=Effect.SHARED)
+laid_out_op = partial(op, levels=LAID_OUT, effect=Effect.SHARED)
+shared_op = partial(op, levels=THREAD, effect=Effect.SHARED)
+thread_op = partial(op, levels=THREAD)

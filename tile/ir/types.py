@@ -11,8 +11,13 @@ level, fragments replace tiles: a fragment is the part of a tile that one thread
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 
-`layout_kinds` has the kinds of layouts, `shared_type` and `descriptor_type` the types of buffers
-and of tensor descriptors, `numpy_dtypes` the dtypes of NumPy.
+Layouts are opaque values with a text here. The package that defines a kind of them declares it with
+its parser:
+
+    declare_layout("linear", LinearLayout, parse_layout)       # reads `#linear{...}`
+
+`shared_type` and `descriptor_type` have the types of buffers and of tensor descriptors,
+`numpy_dtypes` the dtypes of NumPy.
 """
 
 from __future__ import annotations
@@ -21,13 +26,10 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
-
-if TYPE_CHECKING:
-    from tile.ir.layout_kinds import Layout
 
 
 def require(condition: bool, message: str) -> None:
@@ -542,3 +544,36 @@ def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:
     """Return a tile type of the shape, or the element itself for shape `()`."""
     dims = tuple(shape)
     return Tile(dims, element) if dims else element
+
+
+class Layout(Protocol):
+    """The distribution of a tile over registers, lanes and warps, or its order in shared memory.
+
+    The SIMT lowering defines layouts (`tile/simt/layouts`) and declares their parsers.
+    """
+
+    def __str__(self) -> str: ...
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class LayoutKind:
+    """A kind of layout: its class, and the parser of its text, `#name{...}`."""
+
+    name: str
+    cls: type
+    parse: Callable[[str], Layout]
+
+
+LAYOUTS: dict[str, LayoutKind] = {}
+
+
+def declare_layout(name: str, cls: type, parse: Callable[[str], Layout]) -> None:
+    """Register a kind of layout with the parser."""
+    assert name not in LAYOUTS, f"layout #{name} is declared twice"
+    LAYOUTS[name] = LayoutKind(name, cls, parse)
+
+
+def is_layout(value: object) -> bool:
+    """Return True if the value is a layout of a declared kind."""
+    return isinstance(value, tuple(kind.cls for kind in LAYOUTS.values()))

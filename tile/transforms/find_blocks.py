@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
-from tile.analysis.dot_operands import feeds_dot
+from tile.analysis.dot_tiles import feeds_dot
 from tile.analysis.index_forms import IndexForms, NoFormError, Remainder
 from tile.analysis.pointer_blocks import PointerBlock, PointerBlocks
 from tile.analysis.polynomial import Polynomial

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyopencl")
 
-from tile.backends.opencl.stacks import thread_stacks
+from tile.backends.opencl.devices import thread_stacks
 
 
 def default_stack() -> int:

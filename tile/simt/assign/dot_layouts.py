@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, contiguous_axis
+from tile.analysis.dot_tiles import used_columns
 from tile.analysis.index_forms import IndexForms, index_forms
-from tile.analysis.used_columns import used_columns
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot

@@ -32,10 +32,9 @@ A program that is alone, or whose peer has no such iteration, arrives twice on i
 
 from __future__ import annotations
 
-from tile.ir.declare import op
+from tile.ir.declare import lowered_op, op
 from tile.ir.op_definition import LOWERED, Effect, Trait
 from tile.ir.types import I1, I32, Type, require
-from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.tma import (
     BLOCK,
     MBARRIERS,

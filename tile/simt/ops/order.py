@@ -22,8 +22,8 @@ No memory is handed over: results are the same without any of these.
 
 from __future__ import annotations
 
+from tile.ir.declare import lowered_op
 from tile.ir.types import require
-from tile.simt.ops.declare import lowered_op
 
 ALL = -1
 

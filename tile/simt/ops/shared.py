@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tile.analysis.dataflow import SOURCES
 from tile.ir.core import Operation, Value
-from tile.ir.declare import op
+from tile.ir.declare import laid_out_op, lowered_op, op
 from tile.ir.op_definition import LOWERED, Effect, Trait
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
 from tile.ir.shared_type import Shared
@@ -20,7 +20,6 @@ from tile.ir.types import I1, I32, I64, Tile, Type, require, with_element, with_
 from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops.declare import laid_out_op, lowered_op
 
 _ROW = "#linear{offset = [[1],[2]] -> dim0 = 4}"
 _LANES = "#linear{register = [], lane = [[1],[2]], warp = [] -> dim0 = 4}"

@@ -7,6 +7,7 @@ Offsets into a buffer count elements, in the order of the buffer's layout.
 from __future__ import annotations
 
 from tile.ir.core import Operation, Value
+from tile.ir.declare import shared_op, thread_op
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops.debug import unpadded
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
@@ -27,7 +28,6 @@ from tile.ir.types import (
     with_element,
 )
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops.declare import shared_op, thread_op
 from tile.simt.ops.shared import buffer
 
 

@@ -27,6 +27,7 @@ the initialization of an mbarrier, are made visible to TMA by a `fence_proxy_asy
 from __future__ import annotations
 
 from tile.ir.core import Operation, Value
+from tile.ir.declare import lowered_op
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops.descriptor import check_numbers, check_window
 from tile.ir.ops.memory import RMWKind, pointee
@@ -36,7 +37,6 @@ from tile.simt.layouts.blocked import grid_of, row_major
 from tile.simt.layouts.dims import REGISTER, WARP, axis_name
 from tile.simt.layouts.linear_layout import LinearLayout, identity1d, zeros1d
 from tile.simt.layouts.swizzle import byte_swizzled
-from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.shared import buffer
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 

@@ -26,10 +26,10 @@ loads have arrived, and empty when all warps of the program have arrived.
 from __future__ import annotations
 
 from tile.ir.core import Block
+from tile.ir.declare import lowered_op
 from tile.ir.op_definition import Effect
 from tile.ir.ops.control import takes, yields
 from tile.ir.types import require
-from tile.simt.ops.declare import lowered_op
 
 WARPGROUP_WARPS = 4
 # Registers of a thread are allocated in steps of 8, from 24 to 256 (PTX ISA, "setmaxnreg").

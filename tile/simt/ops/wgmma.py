@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 from tile.ir import semantics
 from tile.ir.core import Operation
+from tile.ir.declare import lowered_op
 from tile.ir.op_definition import Trait
 from tile.ir.shared_type import Shared
 from tile.ir.types import Fragment, Precision, Tile, Type, require
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_fragment
 from tile.simt.layouts.swizzle import byte_swizzled
-from tile.simt.ops.declare import lowered_op
 from tile.simt.ops.mma import check_elements
 from tile.simt.ops.shared import buffer
 

@@ -12,7 +12,7 @@ from tile.ir.effects import iterations
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control, memory
 from tile.simt import ops
-from tile.simt.memory.insert_barriers.iterations import Strides
+from tile.simt.memory.insert_barriers.apart import Strides
 from tile.simt.memory.insert_barriers.memory_effects import (
     ACCESSING,
     Access,

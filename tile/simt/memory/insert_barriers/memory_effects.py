@@ -11,7 +11,7 @@ accesses its own elements; nor do accesses through parameters that do not alias 
 both accesses are at equal offsets in code that no loop repeats between them: each thread then
 accesses its own elements of arrays that are one, as in calls in place. Neither do accesses through
 a pointer that reaches other elements in each iteration of a loop (`Earlier`), those of elements
-whose addresses are not congruent (`congruence`), and writes of scalars, which are all by the first
+whose addresses are not congruent (`apart`), and writes of scalars, which are all by the first
 thread. Parameters that are
 `unordered` need a barrier only at such equal offsets, between accesses of one element by several
 threads.
@@ -48,7 +48,7 @@ from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access
 from tile.simt.memory.expose_shared import mask_within
-from tile.simt.memory.insert_barriers.congruence import REARRANGING, are_apart
+from tile.simt.memory.insert_barriers.apart import REARRANGING, are_apart
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 

@@ -9,7 +9,7 @@ from itertools import chain, product, takewhile
 
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
-from tile.analysis.dot_operands import feeds_dot
+from tile.analysis.dot_tiles import feeds_dot
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import is_zero
 from tile.ir.op_definition import Effect, Trait

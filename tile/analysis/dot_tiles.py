@@ -1,19 +1,22 @@
-"""The number of columns of a tile that a kernel uses: those past it may hold anything.
+"""Tiles of dots: whether dots multiply a tile, and the columns of a result that a kernel uses.
 
-%c = dot %a, %b, %acc : tile<128x256xf32>
-%d = cast %c : tile<128x256xf16>
-store %p, %d, (i2 < %m) and (i1 < 208)        // 208 columns of %c
+Those past the used columns may hold anything:
+
+    %c = dot %a, %b, %acc : tile<128x256xf32>
+    %d = cast %c : tile<128x256xf16>
+    store %p, %d, (i2 < %m) and (i1 < 208)        // 208 columns of %c
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tile.analysis.column_split import column_split
 from tile.analysis.index_forms import IndexForms, NoFormError, index_bounds
 from tile.ir.core import Operation, Value
-from tile.ir.op_definition import Trait
-from tile.ir.ops import control, memory
+from tile.ir.effects import is_pure
+from tile.ir.op_definition import OpDef, Trait
+from tile.ir.ops import control, memory, shape
+from tile.ir.ops.dot import is_multiplied
 
 _COLUMNS = -1  # the axis
 _FIRST_INIT = len(control.for_.operands)
@@ -64,3 +67,52 @@ def _stored_columns(store: Operation, forms: IndexForms) -> int:
         return int(extents[_COLUMNS])
     numbers = [bound.number for bound in bounds.upper.get(_COLUMNS, ())]
     return min([int(extents[_COLUMNS]), *[number for number in numbers if number is not None]])
+
+
+def column_split(op: Operation) -> tuple[Value, Value] | None:
+    """Return the sub-tiles of a split of columns that an operation begins, or None.
+
+    Kernels write it as three operations:
+
+        %y = reshape %x {shape = (128, 2, 128)} : tile<128x2x128xf32>      // %x : tile<128x256xf32>
+        %z = trans %y {order = (0, 2, 1)} : tile<128x128x2xf32>
+        %low, %high = split %z : tile<128x128xf32>, tile<128x128xf32>
+    """
+    if op.defn is not shape.reshape:
+        return None
+    *outer, columns = op.inputs[0].type.shape
+    rank = len(outer)
+    trans = _only_user(op, shape.trans)
+    split = None if trans is None else _only_user(trans, shape.split)
+    if (
+        trans is None
+        or split is None
+        or tuple(op.result.type.shape) != (*outer, 2, columns // 2)
+        or tuple(trans["order"]) != (*range(rank), rank + 1, rank)
+    ):
+        return None
+    low, high = split.results
+    return low, high
+
+
+def _only_user(op: Operation, defn: OpDef) -> Operation | None:
+    """Return the only operation that uses a result, once; None if it is of another kind."""
+    users = [user for user, _ in op.result.uses]
+    return users[0] if len(users) == 1 and users[0].defn is defn else None
+
+
+def feeds_dot(value: Value) -> bool:
+    """Return True if pure operations make a dot operand of a value, in its block."""
+    worklist, seen = [value], {value}
+    while worklist:
+        value = worklist.pop()
+        for user, position in value.uses:
+            if user.block is not value.block:
+                continue
+            if is_multiplied(user, position):
+                return True
+            if is_pure(user) and not user.regions and not user.has_trait(Trait.DOT):
+                unseen = [result for result in user.results if result not in seen]
+                seen.update(unseen)
+                worklist.extend(unseen)
+    return False
