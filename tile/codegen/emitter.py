@@ -109,7 +109,12 @@ def nothing(builder: FunctionEmitter[Any], op: Operation) -> None:
     """Emit no code."""
 
 
-def element(builder: Unrolled, op: Operation) -> None:
+def forward(builder: FunctionEmitter[Any], op: Operation) -> None:
+    """Take the registers of the first operand: of a hint, or of a buffer that is viewed."""
+    builder.set(op, builder.of(op.inputs[0]))
+
+
+def element(builder: FunctionEmitter[Any], op: Operation) -> None:
     """Select one register."""
     builder.set(op, [builder.of(op.inputs[0])[op["register"]]])
 

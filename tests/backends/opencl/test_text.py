@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("pyopencl")
 
+import tile
+import tile.language as tl
 from tests.simt.kernels import KERNELS
 from tile.backends.base import Options, Target
 from tile.backends.opencl import BACKEND
@@ -59,6 +61,27 @@ def test_every_class_of_devices_has_a_text(kernel: str, name: str) -> None:
     assert ("half" in source.replace("_half", "").replace("(half *)", "")) <= NAMED[name].fp16 or (
         kernel == "matmul_f16"
     )
+
+
+@tile.jit
+def scores(q_ptr, k_ptr, o_ptr, n, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    q = tl.load(q_ptr + rows[:, None] * D + inner)
+    total = tl.zeros((M, N), tl.float32)
+    for i in range(n):
+        k = tl.load(k_ptr + (i * N + columns)[:, None] * D + inner)
+        total += tl.dot(q, tl.trans(k))
+    tl.store(o_ptr + rows[:, None] * N + columns, total)
+
+
+def test_transposed_views_of_buffers_have_no_text() -> None:
+    types = dict.fromkeys(("q_ptr", "k_ptr", "o_ptr"), "*fp32:16")
+    sizes = {"M": 32, "N": 64, "D": 64}
+    compiled = tile.compile(scores, {**types, "n": "i32"}, sizes, target="opencl:generic")
+    source, threads = compiled.asm["opencl"], compiled.asm["thread"]
+    assert isinstance(source, str) and isinstance(threads, str)
+    assert source.count("(__local float *)") == threads.count("local_alloc")
+    assert "local_trans" in threads
 
 
 # What a class is built for, how many work-items a warp of it has, and words of its own.

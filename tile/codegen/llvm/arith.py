@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tile.codegen.emitter import forward
 from tile.codegen.llvm.function_builder import FunctionBuilder, Registers, Rule
 from tile.codegen.llvm.types import is_integer, is_literal, literal, llvm_type
 from tile.ir.core import Operation
@@ -64,11 +65,6 @@ def poison(builder: FunctionBuilder, op: Operation) -> None:
     """Zero: LLVM's own `poison` would permit more than an arbitrary value."""
     ty = op.result.type
     builder.set(op, [literal(0, ty.element)] * count_of(ty))
-
-
-def forward(builder: FunctionBuilder, op: Operation) -> None:
-    """The result of a hint is its operand."""
-    builder.set(op, builder.of(op.inputs[0]))
 
 
 # -- binary operations

@@ -21,6 +21,7 @@ from tile.backends.opencl.emit.types import (
     value_of,
 )
 from tile.backends.opencl.target import ROUNDING
+from tile.codegen.emitter import forward
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, extern, math
@@ -79,11 +80,6 @@ def const(builder: FunctionBuilder, op: Operation) -> None:
     builder.source.check(ty.element)
     value = op.attributes.get("value", 0)
     builder.set(op, [constant(value, ty.element, builder.source.device.fp16)] * count_of(ty))
-
-
-def hint(builder: FunctionBuilder, op: Operation) -> None:
-    """Forward the operand."""
-    builder.set(op, builder.of(op.inputs[0]))
 
 
 # -- addition, multiplication, bitwise operations
@@ -171,7 +167,7 @@ def absolute(builder: FunctionBuilder, op: Operation) -> None:
     if ty.is_int_signed():
         each(builder, op, lambda x: f"({unsigned(ty.bits)})({natural(ty, x)} < 0 ? 0 - {x} : {x})")
     elif is_integer(ty):
-        hint(builder, op)
+        forward(builder, op)
     elif is_bits(ty, builder.source.device.fp16):
         rest = f"0x{(1 << (ty.bits - 1)) - 1:x}"
         each(builder, op, lambda x: f"{x} & {rest}")
@@ -352,8 +348,8 @@ def sqrt_rn(builder: FunctionBuilder, op: Operation) -> None:
 RULES: dict[OpDef, Rule] = {
     arith.const: const,
     arith.poison: const,
-    arith.hint: hint,
-    ops.thread.opaque: hint,
+    arith.hint: forward,
+    ops.thread.opaque: forward,
     arith.add: _binary("+", "!="),
     arith.sub: _binary("-", "!="),
     arith.mul: _binary("*", "&&"),

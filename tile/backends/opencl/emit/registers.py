@@ -20,7 +20,7 @@ from tile.backends.opencl.emit.register_arrays import (
     stored_array,
 )
 from tile.backends.opencl.emit.types import is_bits, is_integer, unsigned
-from tile.codegen.emitter import nothing, overlap, register_offsets, thread_images
+from tile.codegen.emitter import element, nothing, overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
@@ -198,14 +198,6 @@ def _collect(builder: FunctionBuilder, op: Operation) -> None:
         statements.append(f"{name}[{i}] = {register};")
     builder.join_parts("", statements, " ", "")
     builder.set(op, stored_array(name, len(statements)))
-
-
-def element(builder: FunctionBuilder, op: Operation) -> None:
-    """Forward one register."""
-    builder.set(op, [builder.of(op.inputs[0])[op["register"]]])
-
-
-# -- layouts
 
 
 def layout_index(builder: FunctionBuilder, op: Operation) -> None:

@@ -19,7 +19,7 @@ from tile.backends.opencl.emit.memory import (
 )
 from tile.backends.opencl.emit.register_arrays import Index
 from tile.backends.opencl.emit.types import is_literal, value_of
-from tile.codegen.emitter import is_operand_load
+from tile.codegen.emitter import forward, is_operand_load
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.shared_type import shared_of
@@ -53,11 +53,6 @@ def local_subview(builder: FunctionBuilder, op: Operation) -> None:
     name = builder.names.new(op.result.name or "stage")
     builder.line(f"{LOCAL} {kind} *{name} = {builder.scalar(mem)} + {stage} * {ty.numel};")
     builder.set(op, [name])
-
-
-def local_view(builder: FunctionBuilder, op: Operation) -> None:
-    """A transposed or reshaped view has the same address."""
-    builder.set(op, builder.of(op.inputs[0]))
 
 
 def shared_load(builder: FunctionBuilder, op: Operation) -> None:
@@ -139,8 +134,8 @@ def cp_async_wait_group(builder: FunctionBuilder, op: Operation) -> None:
 RULES: dict[OpDef, Rule] = {
     ops.shared.local_alloc: local_alloc,
     ops.shared.local_subview: local_subview,
-    ops.shared.local_trans: local_view,
-    ops.shared.local_reshape: local_view,
+    ops.shared.local_trans: forward,
+    ops.shared.local_reshape: forward,
     ops.thread.shared_load: shared_load,
     ops.thread.shared_store: shared_store,
     ops.thread.shared_atomic_inc: shared_atomic_inc,
