@@ -1,7 +1,7 @@
 """Long rows in order: runs are sorted, and merged in pairs until one is left.
 
 Programs of a pass make blocks of merged runs. A block's elements are the least of both runs that no
-block before it has; those of the first run are count by a search on the block's diagonal (Green,
+block before it has; a search on its diagonal tells how many are of the first run (Green,
 McColl and Bader, "GPU Merge Path", ICS 2012). They are followed by those of the second run in
 reverse, which makes a bitonic sequence. Elements are integers with their indices (order_keys.py),
 so no two are equal.
