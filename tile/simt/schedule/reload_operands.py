@@ -45,6 +45,7 @@ class _Reloading:
         self.function = function
         self.target = target
         self.left = target.shared_bytes
+        self.stored: set[Operation] = set()
 
     def run(self) -> None:
         loops = [op for op in self.function.walk() if op.has_trait(Trait.LOOP)]
@@ -53,13 +54,15 @@ class _Reloading:
             return
         live = liveness(self.function)
         for loop, conversions in invariant.items():
+            conversions = [op for op in conversions if op not in self.stored]
             if conversions:
                 self.reload(loop, conversions, live)
 
     def invariant_operands(self, loop: Operation) -> list[Operation]:
-        """Return the conversions in front of a loop whose only users are its dots, as operands.
+        """Return the conversions in front of a loop whose only users are dots of loops, as operands.
 
-        Only conversions through shared memory, the largest first.
+        Only conversions through shared memory, the largest first. Attention often has a loop for
+        keys that a mask leaves whole, and one for others, with the same queries.
         """
         makers = dict.fromkeys(
             value.op
@@ -73,8 +76,12 @@ class _Reloading:
     def can_reload(self, op: Operation, loop: Operation) -> bool:
         if op.defn is not convert_layout or op.block is not loop.block:
             return False
-        if any(user.defn is not mma_dot or user.parent is not loop for user in op.result.users):
-            return False
+        for user in op.result.users:
+            around = user.parent
+            if user.defn is not mma_dot or around is None or not around.has_trait(Trait.LOOP):
+                return False
+            if around.block is not op.block:
+                return False
         return isinstance(self.plan(op), SharedConversion)
 
     def plan(self, op: Operation) -> object:
@@ -100,6 +107,7 @@ class _Reloading:
         (value,) = op.inputs
         plan = self.plan(op)
         assert isinstance(plan, SharedConversion)
+        self.stored.add(op)
         mem = LayoutBuilder.before(op).store(value, plan.layout, op.result.name)
         for user, index in list(op.result.uses):
             user.set_operand(index, self.read(op.result, mem, user))
