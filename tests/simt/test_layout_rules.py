@@ -21,6 +21,7 @@ from tile.simt.ops.layout_inference import (
     joined_layout,
     reduced_layout,
     split_layout,
+    spread_layout,
 )
 
 powers = st.sampled_from([1, 2, 4])
@@ -57,6 +58,11 @@ def test_changes_of_layouts_keep_them_distributed(layout: LinearLayout) -> None:
         unit = [1 if a == axis else extent for a, extent in enumerate(shape)]
         check_distributed(broadcast_operand_layout(layout, unit), unit)
         check_distributed(expand_axis(layout, axis), [*shape[:axis], 1, *shape[axis:]])
+        spread = spread_layout(expand_axis(layout, axis), [*shape[:axis], 8, *shape[axis:]])
+        if spread is not None:
+            check_distributed(spread, [*shape[:axis], 8, *shape[axis:]])
+            unit = [*shape[:axis], 1, *shape[axis:]]
+            assert broadcast_operand_layout(spread, unit) == expand_axis(layout, axis)
     transposed = list(range(len(shape)))[::-1]
     check_distributed(permute_axes(layout, transposed), [shape[axis] for axis in transposed])
     flat = [math.prod(shape)]

@@ -40,6 +40,7 @@ from tile.simt.ops.layout_inference import (
     reduced_layout,
     result_layout,
     split_layout,
+    spread_layout,
     tile_type,
 )
 from tile.simt.ops.wgmma import wgmma
@@ -235,6 +236,8 @@ class _Search:
             self.anchor_small()
         if any(group.result not in self.layouts for group in self.carried()):
             self.update_preferred()
+            if self.decide_by_broadcasts():
+                self.sweep()
             self.decide()
             self.sweep()
         self.last = True
@@ -271,6 +274,32 @@ class _Search:
                 layout = self.default(group.result)
                 for value in group.values:
                     self.settle(value, layout)
+
+    def decide_by_broadcasts(self) -> bool:
+        """Give carried tiles the layout of vectors that a loop spreads over them.
+
+        Such as the best of rows that a dot gave, which are inserted into lists of them. Return True
+        if there are any.
+        """
+        before = len(self.layouts)
+        for group in self.carried():
+            if group.result in self.layouts or group.result in self.preferred:
+                continue
+            layouts = filter(None, map(self.spread, group.arguments))
+            layout = next(layouts, None)
+            for value in group.values:
+                self.settle(value, layout)
+        return len(self.layouts) > before
+
+    def spread(self, tile: Value) -> LinearLayout | None:
+        """Return the layout of a vector that is combined with a tile, spread over the tile."""
+        for user in tile.users:
+            for value in user.inputs if is_flexible(user) else ():
+                op = _first_broadcast(value)
+                if op is not None and op.inputs[0] in self.layouts:
+                    layout = self.layouts[op.inputs[0]]
+                    return spread_layout(layout, tile_type(op.result).shape)
+        return None
 
     def carried(self) -> Iterator[CarriedTile]:
         """Return the values that all loops and branches carry."""
@@ -466,6 +495,15 @@ class _Search:
             for region in op.regions:
                 if region.last is not None and region.last.defn is control.yield_:
                     self.anchors.taken[region.last] = results
+
+
+def _first_broadcast(value: Value, depth: int = 3) -> Operation | None:
+    """Return a broadcast that a value is computed from elementwise."""
+    op = value.op
+    if op is None or not depth or op.defn is shape.broadcast:
+        return op if depth else None
+    inputs = op.inputs if is_flexible(op) else ()
+    return next(filter(None, (_first_broadcast(each, depth - 1) for each in inputs)), None)
 
 
 def _is_tile(value: Value | None) -> bool:

@@ -109,6 +109,37 @@ def broadcast_operand_layout(layout: LinearLayout, extents: Sequence[int]) -> Li
     return without_register_copies(layout.wrap_outs(sizes))
 
 
+def spread_layout(layout: LinearLayout, extents: Sequence[int]) -> LinearLayout | None:
+    """Return a layout of which the operand of a broadcast has this one; None if no lanes are idle.
+
+    Lanes that hold copies of the operand share the new axis. Of its elements two are adjacent in a
+    thread, as in the result of a dot, and what lanes do not share is in its registers.
+    """
+    axes = [
+        axis
+        for axis, ((_, bits), extent) in enumerate(zip(layout.outs, extents, strict=True))
+        if extent > 1 << bits
+    ]
+    idle = [index for index, column in enumerate(layout.images(LANE)) if not column]
+    if len(axes) != 1 or not idle or not all(layout.images(WARP)):
+        return None
+    (axis,) = axes
+    bits, low = extents[axis].bit_length() - 1, bits_of(layout.outs[axis + 1 :])
+    ins = {
+        name: [(column >> low << low + bits) | (column & (1 << low) - 1) for column in columns]
+        for name, columns in layout.ins
+    }
+    first, *rest = [1 << low + bit for bit in range(bits)]
+    for index, column in zip(idle, rest, strict=False):
+        ins[LANE][index] = column
+    ins[REGISTER] = [first, *ins[REGISTER], *rest[len(idle) :]]
+    outs = tuple(
+        (name, bits if position == axis else count)
+        for position, (name, count) in enumerate(layout.outs)
+    )
+    return LinearLayout(tuple((name, tuple(columns)) for name, columns in ins.items()), outs)
+
+
 def joined_layout(layout: LinearLayout) -> LinearLayout:
     """Return the layout of pairs: one register of each operand, along a new last axis."""
     last = axis_name(len(layout.outs))

@@ -59,7 +59,7 @@ class _Reloading:
                 self.reload(loop, conversions, live)
 
     def invariant_operands(self, loop: Operation) -> list[Operation]:
-        """Return the conversions in front of a loop whose only users are dots of loops, as operands.
+        """Return the conversions in front of a loop that only dots of loops use, as operands.
 
         Only conversions through shared memory, the largest first. Attention often has a loop for
         keys that a mask leaves whole, and one for others, with the same queries.
