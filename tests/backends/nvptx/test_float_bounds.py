@@ -15,6 +15,7 @@ from tile.backends.nvptx.emit.float_bounds import lower_bound
 from tile.ir.numpy_dtypes import Array
 from tile.ir.ops import control
 from tile.ir.parser import parse_module
+from tile.language.extra import libdevice
 
 BOUNDS = {
     "%r = exp %x": 0.0,
@@ -107,3 +108,18 @@ def test_no_reciprocal_of_a_divisor_is_subnormal() -> None:
     fourth = np.float32(0.25)
     reciprocals = rounded(1 / (y * fourth).astype(np.float64)) * fourth
     assert ulp_distance(reciprocals, rounded(1 / y.astype(np.float64))).max() <= 1
+
+
+@tile.jit
+def logarithms(x_ptr, FAST: tl.constexpr):
+    at = tl.arange(0, 128)
+    x = tl.load(x_ptr + at)
+    tl.store(x_ptr + at, libdevice.fast_log2f(x) if FAST else libdevice.log2(x))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_fast_functions_alone_flush_subnormal_numbers(fast: bool) -> None:
+    kernel = tile.compile(
+        logarithms, {"x_ptr": "*fp32:16"}, {"FAST": fast}, {"num_warps": 4}, "nvptx:sm_90a"
+    )
+    assert (".ftz." in str(kernel.asm["ptx"])) == fast
