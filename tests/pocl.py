@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tile.backends.packages import required_packages
+
 UNKNOWN = b"generic\0"
 DEVICE_BYTES = 2048  # of the struct, of which `llvm_cpu` is at byte 640 in PoCL 3.0
 # CPUs that LLVM 14 knows, by a flag of /proc/cpuinfo; PoCL picks its built-in library by such flags.
@@ -24,9 +26,10 @@ KNOWN = {"avx512bw": b"skylake-avx512", "avx2": b"haswell", "lm": b"x86-64"}
 @functools.cache
 def name_cpus() -> bool:
     """Name this machine's CPU in all of PoCL's devices that do not know it; True if there are any."""
-    import pyopencl as cl
+    with required_packages("opencl"):
+        import pyopencl as cl
 
-    from tile.backends.opencl.devices import POCL, all_devices
+        from tile.backends.opencl.devices import POCL, all_devices
 
     devices = [d for d in all_devices() if d.platform.name == POCL and d.type & cl.device_type.CPU]
     renamed = [_name_cpu(device) for device in devices]
