@@ -33,6 +33,7 @@ from tile.ops.sequence.attention_backward import attention_backward
 from tile.ops.sequence.attention_kernel import attention_kernel
 from tile.ops.sequence.attention_loop import LOG2_E
 from tile.ops.sequence.attention_tables import BY_DESCRIPTORS, BY_POINTERS, BY_SEVERAL_BLOCKS
+from tile.ops.sequence.decode_launches import launch_by_keys
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -89,7 +90,12 @@ def attention(
         operand.last_contiguous()
     sums = accumulator(source.dtype)
     logs = call.new((batches, heads, queries), sums) if log_sums else None
-    if result.size:
+    plain = window is None and bias is None and slopes is None and logs is None
+    contiguous = source.is_contiguous and result.is_contiguous
+    if plain and contiguous and queries == 1 and result.size and keys:
+        counts = batches, heads, key.shape[1], keys
+        launch_by_keys(call, (q, key, value), None, None, result.value, counts, scale, (0, keys))
+    elif result.size:
         width = source.dtype.itemsize
         described = call.describes(key, value)
         shape = size, width, int(bias is not None), keys

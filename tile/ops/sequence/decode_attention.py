@@ -17,18 +17,12 @@ from typing import Any
 
 import numpy as np
 
-import tile
 from tile.errors import ArgumentValueError
-from tile.ops.core.call import I32, Call, accumulator
-from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.call import I32, Call
+from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.sequence.attention import attention_reference
-from tile.ops.sequence.attention_loop import LOG2_E
-from tile.ops.sequence.decode_kernels import add_parts_kernel, decode_kernel
-
-BLOCK_N = 64  # keys of an iteration
-# Programs that keep all multiprocessors busy, by backend: two for each of an H200's 132.
-PROGRAMS = {"nvptx": 264}
+from tile.ops.sequence.decode_launches import launch_by_keys
 
 
 @planned()
@@ -76,33 +70,11 @@ def decode_attention(
     result = call.output("out", out, source.shape, source.dtype).contiguous()
     if not result.size:
         return result.value
-    parts = parts_of(call, batches * key_heads, keys)
-    sums = accumulator(source.dtype)
-    values = call.new((batches, heads, parts, size), sums)
-    highest, weights = (call.new((batches, heads, parts), sums) for _ in range(2))
-    head = max(16, tile.next_power_of_2(size))
-    span = tile.cdiv(tile.cdiv(keys, parts), BLOCK_N) * BLOCK_N
-    launch(decode_kernel, (batches * key_heads, parts))(
-        *(q, k, v, lengths, table, values.value, highest.value, weights.value),
-        *(key.strides[:3], value.strides[:3], table_row, page_size),
-        *(key_heads, heads // key_heads, keys, span, size),
-        SCALE=scale * LOG2_E,
-        BLOCK_G=max(16, tile.next_power_of_2(heads // key_heads)),
-        BLOCK_N=BLOCK_N,
-        HEAD=head,
-    )
-    launch(add_parts_kernel, (batches * heads,))(
-        *(values.value, highest.value, weights.value, result.value, parts, size),
-        PARTS=tile.next_power_of_2(parts),
-        HEAD=head,
+    launch_by_keys(
+        *(call, (q, key, value), lengths, table, result.value, (batches, heads, key_heads, keys)),
+        *(scale, (table_row, page_size)),
     )
     return result.value
-
-
-def parts_of(call: Call, heads: int, keys: int) -> int:
-    """Return into how many parts keys are split, of two iterations or more."""
-    wanted = tile.cdiv(PROGRAMS.get(call.backend, 4), heads)
-    return max(1, min(wanted, keys // (2 * BLOCK_N)))
 
 
 def decode_attention_reference(

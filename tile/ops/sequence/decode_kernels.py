@@ -1,4 +1,4 @@
-"""The kernels of `decode_attention`: of a part of the keys, and of the sum of all parts.
+"""The kernels of attention of one query a head: of a part of the keys, and of the sum of all parts.
 
     m = max s        w = sum 2^(s - m)        o = sum 2^(s - m) v        over the keys of a part
     out = sum of 2^(m - M) o / sum of 2^(m - M) w                        over the parts, M = max m
@@ -59,8 +59,10 @@ def decode_kernel(
     highest = tl.full((BLOCK_G,), -float("inf"), dtype=sums)
     weights = tl.zeros((BLOCK_G,), dtype=sums)
     total = tl.zeros((BLOCK_G, HEAD), dtype=sums)
-    length = tl.load(lengths_ptr + batch)
-    tl.device_assert((length >= 1) & (length <= keys), "lengths are numbers of keys")
+    length = keys
+    if lengths_ptr is not None:
+        length = tl.load(lengths_ptr + batch)
+        tl.device_assert((length >= 1) & (length <= keys), "lengths are numbers of keys")
     end = min(length, (part + 1) * span)
     for start in range(part * span, end, BLOCK_N):
         key = start + tl.arange(0, BLOCK_N)

@@ -1,0 +1,60 @@
+"""The launches of attention of one query a head: of parts of the keys, and of their sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+from tile.ops.core.call import Call, Operand, accumulator
+from tile.ops.core.call_plans import launch
+from tile.ops.sequence.attention_loop import LOG2_E
+from tile.ops.sequence.decode_kernels import add_parts_kernel, decode_kernel
+
+BLOCK_N = 64  # keys of an iteration
+# Programs that keep all multiprocessors busy, by backend: two for each of an H200's 132.
+PROGRAMS = {"nvptx": 264}
+
+
+def launch_by_keys(
+    call: Call,
+    operands: tuple[Any, Operand, Operand],
+    lengths: Any,
+    table: Any,
+    out: Any,
+    sizes: tuple[int, int, int, int],
+    scale: float,
+    pages: tuple[int, int],
+) -> None:
+    """Write the attention of one query a head, whose programs share the keys.
+
+    operands: q, contiguous, k and v. lengths: the keys of each sequence; None for all. table: the
+    pages that have them, or None. sizes: batches, heads, heads of keys, and keys. pages: the stride
+    of a row of the table, and the keys of a page.
+    """
+    (q, key, value), (batches, heads, key_heads, keys) = operands, sizes
+    size, sums = key.shape[-1], accumulator(key.dtype)
+    parts = parts_of(call, batches * key_heads, keys)
+    values = call.new((batches, heads, parts, size), sums)
+    highest, weights = (call.new((batches, heads, parts), sums) for _ in range(2))
+    head = max(16, tile.next_power_of_2(size))
+    span = tile.cdiv(tile.cdiv(keys, parts), BLOCK_N) * BLOCK_N
+    launch(decode_kernel, (batches * key_heads, parts))(
+        *(q, key.value, value.value, lengths, table),
+        *(values.value, highest.value, weights.value, key.strides[:3], value.strides[:3], *pages),
+        *(key_heads, heads // key_heads, keys, span, size),
+        SCALE=scale * LOG2_E,
+        BLOCK_G=max(16, tile.next_power_of_2(heads // key_heads)),
+        BLOCK_N=BLOCK_N,
+        HEAD=head,
+    )
+    launch(add_parts_kernel, (batches * heads,))(
+        *(values.value, highest.value, weights.value, out, parts, size),
+        PARTS=tile.next_power_of_2(parts),
+        HEAD=head,
+    )
+
+
+def parts_of(call: Call, heads: int, keys: int) -> int:
+    """Return into how many parts keys are split, of two iterations or more."""
+    wanted = tile.cdiv(PROGRAMS.get(call.backend, 4), heads)
+    return max(1, min(wanted, keys // (2 * BLOCK_N)))
