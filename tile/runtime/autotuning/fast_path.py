@@ -47,7 +47,7 @@ from tile.ir.types import Scalar
 from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
-from tile.runtime.autotuning.configs import Config
+from tile.runtime.autotuning.configs import Config, KernelWrapper
 from tile.runtime.autotuning.trial import prepare
 from tile.runtime.fast_path import (
     ABSENT,
@@ -247,9 +247,10 @@ def build_choice_plan(
 
 
 def launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
-    """Return the launch function of a kernel; a jitted function has one of its own."""
-    if type(kernel) is JITFunction:
-        return kernel[grid]
+    """Return the launch function of a kernel, which may be of another library's class."""
+    if isinstance(kernel, JITFunction | KernelWrapper):
+        launch: Callable[..., Any] = kernel[grid]
+        return launch
     return functools.partial(kernel.run, grid=grid, warmup=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from types import MethodType
 from typing import Any
 
 from tile.errors import ArgumentTypeError
@@ -11,7 +12,7 @@ from tile.pickling import Reduction
 from tile.runtime.autotuning.configs import Kernel, KernelWrapper, check_kernel, hook_error
 from tile.runtime.autotuning.fast_path import launcher
 from tile.short_repr import short_repr
-from tile.tracebacks import public_function
+from tile.tracebacks import public_function, trim
 
 
 class Heuristics(KernelWrapper):
@@ -33,16 +34,31 @@ class Heuristics(KernelWrapper):
         self.values = dict(values)
         self.override = override
 
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return the launch function of the kernel's arguments, on `grid`."""
+        if type(self).run is not Heuristics.run:
+            return super().__getitem__(grid)
+        return MethodType(self._launch, grid)
+
+    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Launch the wrapped kernel with the computed values."""
+        if "warmup" in kwargs or "grid" in kwargs:
+            return self.run(*args, **{"grid": grid, **kwargs})
+        try:
+            return launcher(self.fn, grid)(*args, **self._with_values(args, kwargs))
+        except Exception as error:
+            trim(error)
+            raise
+
     @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Run the wrapped kernel with the computed values.
 
         Raises `ArgumentTypeError` if the call passes one of them, unless they override it.
         """
-        values = self._with_values(args, kwargs)
-        if warmup:
-            return self.fn.run(*args, grid=grid, warmup=warmup, **values)
-        return launcher(self.fn, grid)(*args, **values)
+        if not warmup:
+            return self._launch(grid, *args, **kwargs)
+        return self.fn.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
 
     @public_function
     def written_arguments(self, *args: Any, **kwargs: Any) -> frozenset[str]:
