@@ -22,13 +22,12 @@ from tests.conformance.values import placeholder, random_array
 from tests.evaluate import region
 from tile.ir import semantics
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Value
+from tile.ir.core import Block, Symbol, Value
 from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, indexing, reduce, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.parser import parse_module
-from tile.ir.signature import Symbol
 from tile.ir.types import ALL, F32, FLOATS, I1, I32, I64, INTEGERS, U32, Scalar, Tile, Type
 
 PROGRAMS = 3

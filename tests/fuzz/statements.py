@@ -10,12 +10,11 @@ from tests.fuzz.axes import small
 from tests.fuzz.shapes import at
 from tests.fuzz.sizes import BUDGET, MOST_STATEMENTS, SHARED, TILES
 from tests.fuzz.writer import Writer
-from tile.ir.core import Block, Value
+from tile.ir.core import Block, Symbol, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, debug, descriptor, memory
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import Eviction, Order, RMWKind, Scope
-from tile.ir.signature import Symbol
 from tile.ir.types import I1, I8, I32, I64, U32, Type, with_element, with_shape
 
 

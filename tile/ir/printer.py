@@ -10,7 +10,7 @@
 
 Attributes of parameters are `divisible`, which divides the value or a pointer's address in bytes,
 and for pointers `readonly`, `noalias`, `aliased` and `disjoint`, the positions of other parameters
-(`Argument` in `tile/ir/signature.py`).
+(`Argument` in `tile/ir/core.py`).
 
 An operation prints its operands, then `{attributes}` that differ from their defaults, then
 `: result types`, then an optional location `loc("file":line:column-end "function" at ...)`, then
@@ -45,9 +45,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from tile.ir.core import SCHEDULE, Block, Function, Operation, Value
+from tile.ir.core import SCHEDULE, Block, Function, Operation, Symbol, Value
 from tile.ir.module import Module
-from tile.ir.signature import Symbol
 from tile.ir.types import Type, is_layout, listed
 from tile.location import Loc
 

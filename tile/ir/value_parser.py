@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 
 from tile.errors import ParseError, TileError, TypeRuleError
 from tile.ir.compilation_context import nesting_error
+from tile.ir.core import Symbol
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.printer import affine_map
 from tile.ir.shared_type import Shared
-from tile.ir.signature import Symbol
 from tile.ir.types import LAYOUTS, SCALARS, Fragment, Layout, Pointer, Scalar, Tile, Type, require
 from tile.location import Loc
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tile.errors import TileError, TypeRuleError, VerificationError
-from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.core import Argument, Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor, addresses_memory
 from tile.ir.linker import refuse_unresolved
 from tile.ir.module import Module
@@ -14,7 +14,6 @@ from tile.ir.op_definition import Level
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
 from tile.ir.shared_type import Shared
-from tile.ir.signature import Argument
 from tile.ir.types import Fragment, Tile, Type, listed, unpadded_extent, without_layout
 from tile.location import Loc
 

@@ -37,8 +37,8 @@ from tile.frontend.python.value_trees import (
     transform,
 )
 from tile.ir.builder import Builder
+from tile.ir.core import Symbol
 from tile.ir.ops import control
-from tile.ir.signature import Symbol
 from tile.ir.types import Scalar
 from tile.language import python_builtins
 from tile.language.base import promotion

@@ -5,10 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from tile.ir.core import Block, Value
+from tile.ir.core import Block, Symbol, Value
 from tile.ir.declare import op
 from tile.ir.op_definition import Effect, Trait
-from tile.ir.signature import Symbol
 from tile.ir.types import I1, INTEGERS, Type, listed, require, without_layout
 
 ORDERED_EFFECTS = Effect.READ | Effect.WRITE | Effect.SYNC | Effect.OUTPUT
