@@ -81,7 +81,8 @@ def _define(name: str, rule: Callable[..., Any], properties: dict[str, Any]) -> 
             attributes[parameter.name] = AttributeSpec(
                 parameter.name, annotation, parameter.default
             )
-    properties.setdefault("any_extents", properties.get("elementwise", False))
+    for implied in ("any_extents", "unit_axes_broadcast"):
+        properties.setdefault(implied, properties.get("elementwise", False))
     return OpDef(
         name=name,
         rule=rule,
@@ -133,7 +134,6 @@ def elementwise(
     return op(
         name,
         elementwise=True,
-        unit_axes_broadcast=True,
         accepts=accepts,
         semantics=semantics,
         **properties,

@@ -7,7 +7,8 @@ sign. Floats are IEEE 754; each operation rounds once to its own type, to neares
 from __future__ import annotations
 
 import enum
-from functools import partial
+from collections.abc import Callable, Sequence
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,19 @@ from tile.errors import TypeRuleError
 from tile.ir import semantics
 from tile.ir.declare import elementwise, op, same_shape
 from tile.ir.descriptor_type import Descriptor
-from tile.ir.op_definition import Trait
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.types import ALL, FLOATS, I1, INTEGERS, Pointer, Scalar, Type, require, with_element
 from tile.short_repr import short_repr
 
 NUMBERS = (*INTEGERS, *FLOATS)
 BITS = (I1, *INTEGERS)
 
-declare = partial(elementwise, __name__)
+
+def declare(name: str, arity: int, doc: str, accepts: Sequence[Scalar], **properties: Any) -> OpDef:
+    """Declare an operation, whose reference semantics has its name unless it is stated."""
+    if "semantics" not in properties:
+        properties["semantics"] = getattr(semantics, f"{name}_" if iskeyword(name) else name)
+    return elementwise(__name__, name, arity, doc, accepts=tuple(accepts), **properties)
 
 
 class Predicate(enum.StrEnum):
@@ -119,99 +125,67 @@ def poison(*, result: Type) -> Type:
     return result
 
 
-add = declare(
-    "add", 2, "`x + y`.", accepts=(I1, *NUMBERS), semantics=semantics.add, commutative=True
-)
-sub = declare("sub", 2, "`x - y`.", accepts=(I1, *NUMBERS), semantics=semantics.sub)
-mul = declare(
-    "mul", 2, "`x * y`.", accepts=(I1, *NUMBERS), semantics=semantics.mul, commutative=True
-)
+add = declare("add", 2, "`x + y`.", (I1, *NUMBERS), commutative=True)
+sub = declare("sub", 2, "`x - y`.", (I1, *NUMBERS))
+mul = declare("mul", 2, "`x * y`.", (I1, *NUMBERS), commutative=True)
 div = declare(
     "div",
     2,
     "`x / y`, truncated toward zero for integers (division by zero is undefined).",
-    accepts=NUMBERS,
-    semantics=semantics.div,
+    NUMBERS,
     ulp=2,
     traits={Trait.DIVISION},
 )
-div_rn = declare(
-    "div_rn", 2, "`x / y` rounded to nearest.", accepts=FLOATS, semantics=semantics.div
-)
+div_rn = declare("div_rn", 2, "`x / y` rounded to nearest.", FLOATS, semantics=semantics.div)
 rem = declare(
     "rem",
     2,
     "The remainder of `div`, with the sign of `x` (undefined for a zero divisor).",
-    accepts=NUMBERS,
-    semantics=semantics.rem,
+    NUMBERS,
     ulp=2,
     traits={Trait.DIVISION},
 )
-neg = declare("neg", 1, "`-x`.", accepts=NUMBERS, semantics=semantics.neg)
-and_ = declare(
-    "and", 2, "Bitwise `x & y`.", accepts=BITS, semantics=semantics.and_, commutative=True
-)
-or_ = declare("or", 2, "Bitwise `x | y`.", accepts=BITS, semantics=semantics.or_, commutative=True)
-xor = declare("xor", 2, "Bitwise `x ^ y`.", accepts=BITS, semantics=semantics.xor, commutative=True)
-not_ = declare("not", 1, "Bitwise `~x`.", accepts=BITS, semantics=semantics.not_)
-shl = declare(
-    "shl",
-    2,
-    "`x << y`; 0 where `y` is at least the width.",
-    accepts=INTEGERS,
-    semantics=semantics.shl,
-)
+neg = declare("neg", 1, "`-x`.", NUMBERS)
+and_ = declare("and", 2, "Bitwise `x & y`.", BITS, commutative=True)
+or_ = declare("or", 2, "Bitwise `x | y`.", BITS, commutative=True)
+xor = declare("xor", 2, "Bitwise `x ^ y`.", BITS, commutative=True)
+not_ = declare("not", 1, "Bitwise `~x`.", BITS)
+shl = declare("shl", 2, "`x << y`; 0 where `y` is at least the width.", INTEGERS)
 shr = declare(
-    "shr",
-    2,
-    "`x >> y`, arithmetic for signed and logical for unsigned integers.",
-    accepts=INTEGERS,
-    semantics=semantics.shr,
+    "shr", 2, "`x >> y`, arithmetic for signed and logical for unsigned integers.", INTEGERS
 )
 mulhi = declare(
     "mulhi",
     2,
     "The high half of the double-width product.",
-    accepts=tuple(ty for ty in INTEGERS if ty.bits >= 32),
-    semantics=semantics.mulhi,
+    [ty for ty in INTEGERS if ty.bits >= 32],
     commutative=True,
 )
-fma = declare("fma", 3, "`x * y + z` rounded once.", accepts=FLOATS, semantics=semantics.fma, ulp=1)
+fma = declare("fma", 3, "`x * y + z` rounded once.", FLOATS, ulp=1)
 
 
-def _example(name: str, attributes: str = "") -> str:
-    return f"%x: tile<8xf32>, %y: tile<8xf32> | %r = {name} %x, %y {attributes}: tile<8xf32>"
+def _extremum(name: str, doc: str, compute: Callable[..., Any]) -> OpDef:
+    def rule(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
+        return same_shape(name, (x, y), NUMBERS)
+
+    rule.__doc__ = f"{doc} If one operand is a NaN, the other one, or the NaN if `propagate_nan`."
+    example = "%x: tile<8xf32>, %y: tile<8xf32> | %r = {} %x, %y {}: tile<8xf32>"
+    return op(
+        name,
+        elementwise=True,
+        commutative=True,
+        accepts=NUMBERS,
+        semantics=compute,
+        examples=(example.format(name, ""), example.format(name, "{propagate_nan = true} ")),
+    )(rule)
+
+
+min_ = _extremum("min", "The minimum.", semantics.minimum)
+max_ = _extremum("max", "The maximum.", semantics.maximum)
 
 
 @op(
     elementwise=True,
-    unit_axes_broadcast=True,
-    commutative=True,
-    accepts=NUMBERS,
-    semantics=semantics.minimum,
-    examples=(_example("min"), _example("min", "{propagate_nan = true} ")),
-)
-def min_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
-    """The minimum. If one operand is a NaN, the other one, or the NaN if `propagate_nan`."""
-    return same_shape("min", (x, y), NUMBERS)
-
-
-@op(
-    elementwise=True,
-    unit_axes_broadcast=True,
-    commutative=True,
-    accepts=NUMBERS,
-    semantics=semantics.maximum,
-    examples=(_example("max"), _example("max", "{propagate_nan = true} ")),
-)
-def max_(x: Type, y: Type, *, propagate_nan: bool = False) -> Type:
-    """The maximum. If one operand is a NaN, the other one, or the NaN if `propagate_nan`."""
-    return same_shape("max", (x, y), NUMBERS)
-
-
-@op(
-    elementwise=True,
-    unit_axes_broadcast=True,
     accepts=(I1, *NUMBERS),
     semantics=semantics.cmp,
     examples=("%x: tile<8xf32>, %y: tile<8xf32> | %r = cmp %x, %y {predicate = lt} : tile<8xi1>",),
@@ -228,7 +202,6 @@ def cmp(x: Type, y: Type, *, predicate: Predicate) -> Type:
 
 @op(
     elementwise=True,
-    unit_axes_broadcast=True,
     accepts=ALL,
     semantics=semantics.select,
     examples=(
@@ -247,7 +220,6 @@ def select(condition: Type, x: Type, y: Type) -> Type:
 
 @op(
     elementwise=True,
-    unit_axes_broadcast=True,
     accepts=ALL,
     semantics=semantics.cast,
     examples=("%x: tile<8xf32> | %r = cast %x {to = bf16} : tile<8xbf16>",),
@@ -271,7 +243,6 @@ def cast(x: Type, *, to: Type, rounding: Rounding = Rounding.RTNE) -> Type:
 
 @op(
     elementwise=True,
-    unit_axes_broadcast=True,
     accepts=NUMBERS,
     semantics=semantics.bitcast,
     examples=(

@@ -25,7 +25,6 @@ def _call(*x: Any, symbol: str) -> Any:
 @op(
     semantics=_call,
     elementwise=True,
-    unit_axes_broadcast=True,
     examples=(
         '%x: tile<8xf32> | %r = extern_elementwise %x {symbol = "__nv_log1pf"} : tile<8xf32>',
         "%x: tile<8xf64>, %n: tile<8xi32> | "

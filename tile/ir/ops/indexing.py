@@ -30,7 +30,6 @@ TABLE_ENTRIES = 1 << 16  # at most; the text of the IR has them all
 
 @op(
     elementwise=True,
-    unit_axes_broadcast=True,
     accepts=(I32,),
     semantics=semantics.table,
     examples=("%i: tile<8xi32> | %r = table %i {of = u8, entries = (3, 1, 4, 1)} : tile<8xu8>",),
