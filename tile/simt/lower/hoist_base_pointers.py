@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Function, Operation, Value
+from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
@@ -23,12 +23,11 @@ MOST_ACCESSES = 2
 
 @module_pass("hoist-base-pointers", before=Level.THREAD)
 def hoist_base_pointers(module: Module) -> None:
-    """Add what does not change to a pointer first, before a loop or once for several accesses.
+    """Add what a loop does not change to a pointer first, before the loop.
 
-    ptxas puts constant offsets into the instructions of accesses, and has one register for their
-    base, but it does not know that sums of 32-bit indices do not overflow: it multiplies each of
-    them by the size of an element. In the language a sum that overflows on the way to an address is
-    an error.
+    ptxas does not know that sums of 32-bit indices do not overflow: it multiplies each of them by
+    the size of an element. In the language a sum that overflows on the way to an address is an
+    error.
 
         for %i = .. {                                  %b = addptr %p, %lanes
           %k = add (frag_splat %i), %lanes             for %i = .. {
@@ -39,32 +38,29 @@ def hoist_base_pointers(module: Module) -> None:
     """
     for function in module:
         for pointers in _groups(function).values():
-            numbers = {pointer.number for pointer in pointers}
-            if isinstance(pointers[0].scope, Operation) or len(numbers) > 1:
-                _rewrite(pointers)
+            _rewrite(pointers)
 
 
 @dataclass(frozen=True)
 class _Sum:
     """An `addptr` as a sum.
 
-    scope: the loop in which it is, or the block outside of loops. `fixed` does not change in a
-        loop, `varying` are scalars that do, and `number` is constant.
+    `fixed` does not change in the loop, `varying` are scalars that do, and `number` is constant.
     """
 
     op: Operation
-    scope: Operation | Block
+    loop: Operation
     fixed: tuple[Value, ...]
     varying: tuple[Value, ...]
     number: int
 
     @property
     def key(self) -> tuple[object, ...]:
-        return self.scope, self.op.inputs[0], self.fixed
+        return self.loop, self.op.inputs[0], self.fixed
 
 
 def _groups(function: Function) -> dict[tuple[object, ...], list[_Sum]]:
-    """Return the pointers that have the same base in a loop or block."""
+    """Return the pointers that have the same base in a loop."""
     groups: dict[tuple[object, ...], list[_Sum]] = defaultdict(list)
     for op in function.walk():
         if op.defn is memory.addptr and _is_narrow(op):
@@ -87,7 +83,7 @@ def _sum_of(op: Operation) -> _Sum | None:
     pointer, offset = op.inputs
     element = number_of(offset.type)
     loop = next((outer for outer in op.ancestors() if outer.has_trait(Trait.LOOP)), None)
-    if not element.is_int_signed() or not (loop is None or _is_plain(loop, pointer)):
+    if not element.is_int_signed() or loop is None or not _is_plain(loop, pointer):
         return None
     number, fixed, varying = 0, [], []
     for term in _terms(offset):
@@ -95,17 +91,16 @@ def _sum_of(op: Operation) -> _Sum | None:
         constant = constant_of(term if scalar is None else scalar)
         if constant is not None:
             number += int(constant)
-        elif loop is None or not loop.defines(term):
+        elif not loop.defines(term):
             fixed.append(term)
         elif scalar is not None:
             varying.append(scalar)
         else:
             return None
     fits = element.min_value <= number <= element.max_value
-    if not (fits and fixed) or (loop is not None and not varying):
+    if not (fits and fixed and varying):
         return None
-    assert op.block is not None
-    return _Sum(op, loop or op.block, tuple(fixed), tuple(varying), number)
+    return _Sum(op, loop, tuple(fixed), tuple(varying), number)
 
 
 def _is_plain(loop: Operation, pointer: Value) -> bool:
@@ -126,9 +121,8 @@ def _terms(offset: Value) -> Iterator[Value]:
 def _rewrite(pointers: list[_Sum]) -> None:
     """Compute the base of pointers once."""
     first = pointers[0]
-    before = first.scope if isinstance(first.scope, Operation) else first.op
     stride = first.op["stride"]
-    build = Builder.before(before)
+    build = Builder.before(first.loop)
     with build.at(first.op.loc):
         base = first.op.inputs[0]
         for term in sorted(first.fixed, key=_is_lanes):
@@ -148,8 +142,6 @@ def _offset(build: Builder, pointer: _Sum) -> Value:
     """Return what is added to the base."""
     ty = pointer.op.inputs[1].type
     assert isinstance(ty, Fragment)
-    if not pointer.varying:
-        return build.constant(pointer.number, ty)
     terms = list(pointer.varying)
     if pointer.number:
         terms.append(build.constant(pointer.number, number_of(ty)))
