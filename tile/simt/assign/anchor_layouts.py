@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.op_definition import OpDef, Trait
-from tile.ir.ops import control, debug, indexing, memory, shape
+from tile.ir.ops import control, debug, indexing, memory, reduce, shape
 from tile.ir.types import Tile
 from tile.simt.assign.coalesce import default_layout
 from tile.simt.assign.dot_layouts import DotLayouts
@@ -276,10 +276,10 @@ class _Search:
                     self.settle(value, layout)
 
     def decide_by_broadcasts(self) -> bool:
-        """Give carried tiles the layout of vectors that a loop spreads over them.
+        """Give carried tiles the layout of reduced vectors that a loop spreads over them.
 
-        Such as the best of rows that a dot gave, which are inserted into lists of them. Return True
-        if there are any.
+        Such as the best of rows of a dot, which are inserted into lists. Return True if there are
+        any.
         """
         before = len(self.layouts)
         for group in self.carried():
@@ -292,11 +292,11 @@ class _Search:
         return len(self.layouts) > before
 
     def spread(self, tile: Value) -> LinearLayout | None:
-        """Return the layout of a vector that is combined with a tile, spread over the tile."""
+        """Return the layout of a reduced vector that is combined with a tile, spread over it."""
         for user in tile.users:
             for value in user.inputs if is_flexible(user) else ():
                 op = _first_broadcast(value)
-                if op is not None and op.inputs[0] in self.layouts:
+                if op is not None and op.inputs[0] in self.layouts and _is_reduced(op.inputs[0]):
                     layout = self.layouts[op.inputs[0]]
                     return spread_layout(layout, tile_type(op.result).shape)
         return None
@@ -504,6 +504,17 @@ def _first_broadcast(value: Value, depth: int = 3) -> Operation | None:
         return op if depth else None
     inputs = op.inputs if is_flexible(op) else ()
     return next(filter(None, (_first_broadcast(each, depth - 1) for each in inputs)), None)
+
+
+def _is_reduced(value: Value, depth: int = 6) -> bool:
+    """Return True if a value is computed elementwise from a reduction."""
+    op = value.op
+    if op is None or not depth or op.defn in _REDUCTIONS:
+        return op is not None and depth > 0
+    return is_flexible(op) and any(_is_reduced(each, depth - 1) for each in op.inputs)
+
+
+_REDUCTIONS = frozenset({reduce.reduce, reduce.arg_reduce, reduce.reduce_region})
 
 
 def _is_tile(value: Value | None) -> bool:
