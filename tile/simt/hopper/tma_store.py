@@ -42,16 +42,15 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import Effect, Trait
-from tile.ir.ops import arith, control, descriptor, memory, shape
+from tile.ir.ops import arith, control, descriptor, memory
 from tile.ir.ops.memory import CacheModifier, Eviction, Order, Scope
 from tile.ir.shared_type import Shared
 from tile.ir.types import I32, Scalar, Tile
 from tile.simt import ops
 from tile.simt.hopper.tma_boxes import BlockStrips, block_layout, block_strips
 from tile.simt.hopper.wgmma_layouts import ROWS
-from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name
-from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, split_layout
+from tile.simt.ops.layout_inference import LayoutBuilder, half_layout, layout_of
 from tile.simt.ops.shared import local_alloc
 from tile.simt.ops.tma import MAX_RANK
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
@@ -419,8 +418,7 @@ def _halvings(op: Operation, most: int, axis: int) -> int:
     (value,) = op["value"].op.inputs
     layout, times = layout_of(value), 0
     while layout.shape[axis] > most:
-        shape, order = _halved(layout.shape, axis)
-        half = split_layout(permute_axes(reshape_axes(layout, shape), order))
+        half = half_layout(layout, axis)
         if half is None:
             break
         layout, times = half, times + 1
@@ -533,20 +531,12 @@ def _strips(build: LayoutBuilder, value: Value, times: int, axis: int) -> list[t
     """Return the parts of a tile after so many halvings along an axis, and where each begins."""
     if not times:
         return [(0, value)]
-    half, (extents, order) = value.type.shape[axis] // 2, _halved(value.type.shape, axis)
-    pairs = build(shape.trans, build(shape.reshape, value, shape=extents), order=order)
+    half = value.type.shape[axis] // 2
     return [
         (first + number * half, strip)
-        for number, part in enumerate(build.op(shape.split, pairs).results)
+        for number, part in enumerate(build.bisect(value, axis))
         for first, strip in _strips(build, part, times - 1, axis)
     ]
-
-
-def _halved(extents: Sequence[int], axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a shape with an axis of 2 for two parts along an axis, and the order with it last."""
-    at = len(extents) + axis
-    shape = (*extents[:at], 2, extents[at] // 2, *extents[at + 1 :])
-    return shape, (*[other for other in range(len(shape)) if other != at], at)
 
 
 def _buffer(op: Operation, dims: Sequence[int]) -> Shared:

@@ -160,6 +160,21 @@ def split_layout(layout: LinearLayout) -> LinearLayout | None:
     return LinearLayout(((REGISTER, remaining), *rest), layout.outs[:-1])
 
 
+def halved(extents: Sequence[int], axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a shape with an axis of 2 for two parts along an axis, and the order with it last."""
+    at = len(extents) + axis
+    shape = (*extents[:at], 2, extents[at] // 2, *extents[at + 1 :])
+    return shape, (*[other for other in range(len(shape)) if other != at], at)
+
+
+def half_layout(layout: LinearLayout, axis: int) -> LinearLayout | None:
+    """Return the layout of each half along an axis; None unless a thread holds parts of both."""
+    if layout.shape[axis] == 1:
+        return None
+    shape, order = halved(layout.shape, axis)
+    return split_layout(permute_axes(reshape_axes(layout, shape), order))
+
+
 def canonical_order(layout: LinearLayout, rank: int) -> LinearLayout:
     """Return the layout with its inputs and outputs in canonical order."""
     names = [axis_name(axis) for axis in range(rank)]
@@ -369,6 +384,12 @@ class LayoutBuilder(Builder):
         mem.name = name
         self.op(ops.shared.local_store, mem, value)
         return mem
+
+    def bisect(self, value: Value, axis: int) -> Sequence[Value]:
+        """Return both halves of a tile along an axis, which has a `half_layout`."""
+        extents, order = halved(value.type.shape, axis)
+        pairs = self(shape.trans, self(shape.reshape, value, shape=extents), order=order)
+        return self.op(shape.split, pairs).results
 
     def convert(self, value: Value, layout: LinearLayout) -> Value:
         """Return the value in a layout; the value itself, if it has that layout."""

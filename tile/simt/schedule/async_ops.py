@@ -16,55 +16,39 @@ from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import Effect, OpDef
 from tile.ir.ops import arith, memory, shape
+from tile.ir.ops.memory import CacheModifier
 from tile.simt.ops import shared, tma, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 
-
-@dataclass(frozen=True)
-class AsyncKind:
-    """A kind of operations that complete some time after they are issued.
-
-    issue: begins one.
-    latency: by how many iterations it is issued before its result is read, at most.
-    completes: what waits count, in the order in which it is issued: commits of groups, or `issue`.
-    wait: waits for them; None if threads wait where they read the result.
-    """
-
-    issue: OpDef
-    latency: int
-    completes: OpDef | None = None
-    wait: OpDef | None = None
-
-
-_ALL_STAGES = 1 << 16  # as many iterations as a buffer has stages for
-_ONE = 1  # registers hold a tile for each iteration
-KINDS = (
-    AsyncKind(memory.load, _ONE),
-    AsyncKind(
-        shared.local_cp_async,
-        _ALL_STAGES,
-        shared.cp_async_commit_group,
-        shared.cp_async_wait_group,
-    ),
-    AsyncKind(tma.tma_load, _ALL_STAGES, tma.mbarrier_arrive_expect_tx, tma.mbarrier_wait),
-    AsyncKind(tma.tma_load_im2col, _ALL_STAGES, tma.mbarrier_arrive_expect_tx, tma.mbarrier_wait),
-    AsyncKind(tma.tma_store, _ONE, tma.tma_store, tma.tma_store_wait),
-    AsyncKind(wgmma.wgmma, _ONE, wgmma.wgmma, wgmma.wgmma_wait),
+# By how many iterations, at most, an operation is issued before its result is read. A multi-buffer
+# has as many stages as there is memory for; registers hold a tile for the next iteration.
+_ALL_STAGES = 1 << 16
+LATENCIES: Mapping[OpDef, int] = MappingProxyType(
+    {
+        memory.load: 1,
+        shared.local_cp_async: _ALL_STAGES,
+        tma.tma_load: _ALL_STAGES,
+        tma.tma_load_im2col: _ALL_STAGES,
+        wgmma.wgmma: 1,
+    }
 )
-LATENCIES: Mapping[OpDef, int] = MappingProxyType({kind.issue: kind.latency for kind in KINDS})
-# Waits that name how many younger operations may stay in flight (`pending`), and what they count.
+# Waits that name how many younger operations may stay in flight (`pending`), and what they count,
+# which completes in order. For TMA loads, threads wait on an mbarrier of the iteration.
 COUNTED_WAITS: Mapping[OpDef, OpDef] = MappingProxyType(
     {
-        kind.wait: kind.completes
-        for kind in KINDS
-        if kind.wait is not None
-        and kind.completes is not None
-        and "pending" in kind.wait.attributes
+        shared.cp_async_wait_group: shared.cp_async_commit_group,
+        tma.tma_store_wait: tma.tma_store,
+        wgmma.wgmma_wait: wgmma.wgmma,
     }
 )
 # Operations after a loop that end what it began.
 ENDS = frozenset({*COUNTED_WAITS, tma.mbarrier_inval})
 _LASTING = Effect.WRITE | Effect.SYNC | Effect.OUTPUT
+
+
+def may_be_early(op: Operation) -> bool:
+    """Return True if an operation is a load that need not observe what others write meanwhile."""
+    return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
 
 
 def buffer_stages(issue: OpDef, most: int) -> int:
@@ -181,15 +165,12 @@ def count_issued_since(wait: Operation, value: Value, issue: OpDef) -> int:
     The value is the result of an operation of the block of the wait, or a value that its loop
     carries from the iteration before. Any count is right for others, which are complete.
     """
-    block = value.block
+    ops, block = list(wait.block or ()), value.block
     if block is not wait.block:
         return int(wait["pending"])
-    ops = list(block)
-    end = ops.index(wait)
+    source = block.yielded[value.index - 1].op if value.op is None else value.op
+    start = ops.index(source) if source in ops else len(ops) - 1
     if value.op is not None:
-        return sum(op.defn is issue for op in ops[ops.index(value.op) + 1 : end])
-    source = block.yielded[value.index - 1].op
-    before = sum(op.defn is issue for op in ops[:end])
-    if source is None or source.block is not block:
-        return before
-    return before + sum(op.defn is issue for op in ops[ops.index(source) + 1 :])
+        start += len(ops)
+    since = (ops + ops)[start + 1 : len(ops) + ops.index(wait)]
+    return sum(op.defn is issue for op in since)

@@ -96,27 +96,7 @@ def backward_slice(
         ops.add(op)
         for nested in op.walk():
             worklist.extend(nested.inputs)
-    return BackwardSlice(loop, _in_order(body, ops), tuple(sorted(carried)))
-
-
-def _in_order(body: Block, ops: Collection[Operation]) -> tuple[Operation, ...]:
-    """Return operations in the order of a body, but after those that compute their operands.
-
-    Where a schedule is being expanded, loads may stand in front of what computes their addresses.
-    """
-    ordered: dict[Operation, None] = {}
-    stack = [op for op in reversed(list(body)) if op in ops]
-    while stack:
-        op = stack[-1]
-        before: list[Operation] = []
-        for value in (value for nested in op.walk() for value in nested.inputs):
-            if value.op is not None and value.op is not op and value.op in ops:
-                before += [] if value.op in ordered else [value.op]
-        if before:
-            stack += before
-        else:
-            ordered[stack.pop()] = None
-    return tuple(ordered)
+    return BackwardSlice(loop, tuple(op for op in body if op in ops), tuple(sorted(carried)))
 
 
 def _is_single(op: Operation) -> bool:

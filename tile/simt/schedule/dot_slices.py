@@ -40,36 +40,24 @@ K_AXES = (-1, -2)
 def slice_extent(op: Operation, target: SimtTarget) -> int:
     """Return the extent of a k-slice of a laid-out `dot`: all of k, if registers suffice."""
     a, b, acc = op.inputs
-    share = int(target.registers * target.tuning.slice_register_share)
-    return _slice_extent(
-        layout_of(acc),
-        a.type.shape[-1],
-        (_words(a), _words(b), _words(acc)),
-        target.registers,
-        share,
-        target.registers - target.tuning.least_other_registers if target.cp_async_bytes else share,
-    )
+    words = (_words(a), _words(b), _words(acc))
+    return _slice_extent(layout_of(acc), a.type.shape[-1], words, target)
 
 
 @lru_cache(maxsize=1024)
 def _slice_extent(
-    acc: LinearLayout,
-    k: int,
-    words: tuple[int, int, int],
-    registers: int,
-    sliced_registers: int,
-    vector_registers: int,
+    acc: LinearLayout, k: int, words: tuple[int, int, int], target: SimtTarget
 ) -> int:
     """Return the extent of a slice, from the `words` of elements of a, b and the accumulator."""
     rows, columns = (layout.in_size(REGISTER) for layout in fma_operand_layouts(acc, 1))
     accumulators, each = acc.in_size(REGISTER) * words[2], rows * words[0] + columns * words[1]
-    if accumulators + k * each <= registers:
+    if accumulators + k * each <= target.registers:
         return k
+    most = most_of_vector = int(target.registers * target.tuning.slice_register_share)
+    if target.cp_async_bytes:
+        most_of_vector = target.registers - target.tuning.least_other_registers
     vector = VECTOR_WORDS // words[0]
-    while k > 1:
-        most = vector_registers if k == vector else sliced_registers
-        if accumulators + k * each <= most:
-            break
+    while k > 1 and accumulators + k * each > (most_of_vector if k == vector else most):
         k //= 2
     return k
 
@@ -89,13 +77,14 @@ def stored_extent(op: Operation, operands: Collection[int], target: SimtTarget) 
     """Return the extent of k that is in shared memory at a time, for operands stored there."""
     extent, k = slice_extent(op, target), op.inputs[0].type.shape[-1]
     most = target.shared_bytes // target.tuning.slice_shared_share
-    largest = max((_bytes(op.inputs[index]) for index in operands), default=0)
+    largest = max((tile_bytes(op.inputs[index]) for index in operands), default=0)
     while k > extent and largest > most:
         k, largest = k // 2, largest // 2
     return k
 
 
-def _bytes(value: Value) -> int:
+def tile_bytes(value: Value) -> int:
+    """Return the bytes of a tile in memory."""
     tile = tile_type(value)
     return tile.of.bytes_of(tile.numel)
 
@@ -120,7 +109,7 @@ def sliced_dot_bytes(op: Operation, buffered: Container[object], target: SimtTar
     k = op.inputs[0].type.shape[-1]
     operands = [i for i in range(len(K_AXES)) if op.inputs[i].op not in buffered]
     part = stored_extent(op, operands, target)
-    return sum(_bytes(op.inputs[index]) * part // k for index in operands)
+    return sum(tile_bytes(op.inputs[index]) * part // k for index in operands)
 
 
 def is_loaded_in_slices(op: Operation, target: SimtTarget) -> bool:

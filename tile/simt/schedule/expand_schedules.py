@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tile.errors import PassError
 from tile.ir.core import Block, Operation, Value
@@ -72,23 +72,20 @@ def expand_schedules(module: Module) -> None:
     either. Waits that count what is in flight get the counts of the new order (`async_ops`).
     """
     for function in module:
-        loops = [op for op in function.walk() if op.defn is control.for_ and _is_scheduled(op)]
+        loops = [op for op in function.walk() if op.defn is control.for_]
+        loops = [loop for loop in loops if any(op.schedule for op in loop.regions[0])]
         for loop in loops:
             _Expansion(loop).run()
         if loops:
             remove_dead(function)
 
 
-def _is_scheduled(loop: Operation) -> bool:
-    return any(op.schedule is not None for op in loop.regions[0])
-
-
 def _stage(op: Operation) -> int:
-    return 0 if op.schedule is None else op.schedule[0]
+    return (op.schedule or (0, 0))[0]
 
 
 def _order(op: Operation) -> int:
-    return 0 if op.schedule is None else op.schedule[1]
+    return (op.schedule or (0, 0))[1]
 
 
 @dataclass
@@ -169,23 +166,23 @@ class _Expansion:
     # -- the operations of this iteration
 
     def _arrange(self) -> None:
-        """Bring the operations that are not early into their order, with what they need first."""
-        moved = {*self.early, *self.deferred, self.end}
-        here = [op for op in self.body if op not in moved]
-        for op in sorted(here, key=_order):
-            self._place(op, _order(op), frozenset(here))
-        if list(self.order) != here:
-            for op in (*self.order, *self.deferred):
-                op.move_before(self.end)
+        """Bring operations into their order, early and deferred ones last, after what they need."""
+        moved = {*self.early, *self.deferred}
+        arranged: dict[Operation, int] = {}
 
-    def _place(self, op: Operation, order: int, movable: frozenset[Operation]) -> None:
-        if op in self.order:
-            return
-        for nested in op.walk():
-            for value in nested.inputs:
-                if value.op in movable:
-                    self._place(value.op, order, movable)
-        self.order[op] = order
+        def place(op: Operation, order: int) -> None:
+            if op in self.numbers and op not in arranged and op is not self.end:
+                for value in (value for nested in op.walk() for value in nested.inputs):
+                    if value.op is not None and value.op is not op:
+                        place(value.op, order)
+                arranged[op] = order
+
+        for op in sorted(self.body, key=lambda op: (op in moved, _order(op))):
+            place(op, _order(op))
+        if list(arranged) != list(self.numbers)[:-1]:
+            for op in arranged:
+                op.move_before(self.end)
+        self.order = {op: order for op, order in arranged.items() if op not in moved}
 
     def _anchor(self, order: int) -> Operation:
         """Return the operation before which early ones of an order go."""
@@ -236,6 +233,8 @@ class _Ahead:
         for op in reversed(self.sources.ops):
             if op in first:
                 first.update(value.op for value in op.inputs if value.op is not None)
+        in_order = sorted(self.sources.ops, key=lambda op: op not in first)
+        self.sources = replace(self.sources, ops=tuple(in_order))
         after = {*self.early}
         for op in self.sources.ops:
             if any(value.op in after for value in op.inputs):

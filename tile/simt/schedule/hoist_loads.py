@@ -7,13 +7,13 @@ from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import effects, is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, Level, Trait
-from tile.ir.ops import control, indexing, memory
-from tile.ir.ops.memory import CacheModifier
+from tile.ir.ops import control, indexing
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
 from tile.simt.layouts.axes import register_bits
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
+from tile.simt.schedule.async_ops import may_be_early
 from tile.simt.schedule.resources import Resources, pressure
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -64,7 +64,7 @@ class _Hoisting:
         for op in self.ops:
             if self.is_wait(op):
                 self.waits.append(op)
-            elif op.defn is memory.load:
+            elif may_be_early(op):
                 self._load(op)
             if not self.is_wait(op) and (op.regions or effects(op) & STOPS):
                 self.waits.clear()
@@ -83,8 +83,6 @@ class _Hoisting:
             self._move(load, wait)
 
     def _load(self, op: Operation) -> None:
-        if op["volatile"] or op["cache"] is CacheModifier.CV:
-            return
         ready = max([self._ready(value) for value in op.inputs], default=-1)
         wait = next((wait for wait in self.waits if self.number[wait] > ready), None)
         if wait is not None:

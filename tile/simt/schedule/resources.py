@@ -154,14 +154,9 @@ class Resources:
 
     def affordable(self, loads: Sequence[Operation]) -> list[Operation]:
         """Return the first of some loads, for which a thread has registers to spare."""
-        left = self.target.registers // self.target.tuning.prefetch_register_share
-        affordable: list[Operation] = []
-        for load in loads:
-            left -= register_count(load.result)
-            if left < 0:
-                break
-            affordable.append(load)
-        return affordable
+        most = self.target.registers // self.target.tuning.prefetch_register_share
+        taken = accumulate(register_count(load.result) for load in loads)
+        return [load for load, count in zip(loads, taken, strict=True) if count <= most]
 
     def programs(self, shared_bytes: int, registers: int = 0) -> int:
         """Return how many programs are co-resident, up to as many as are of use.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
@@ -25,8 +27,7 @@ class TripCount:
         self.type: Scalar = self.lower.type
         self.constant_step = _integer(self.step)
         self.before = Builder.before(loop)
-        self.limits: dict[int, Value] = {}
-        self.strides: dict[int, Value] = {}
+        self.limit, self.stride = cache(self._limit), cache(self._stride)
 
     @staticmethod
     def is_computable(loop: Operation, distance: int) -> bool:
@@ -47,7 +48,7 @@ class TripCount:
         later = self._constant_index(index, distance)
         if later is not None:
             return build.constant(later, self.type)
-        return build(arith.add, index, self._stride(distance))
+        return build(arith.add, index, self.stride(distance))
 
     def _constant_index(self, index: Value, distance: int) -> int | None:
         """Return the induction variable `distance` iterations after a constant one, else None."""
@@ -67,7 +68,7 @@ class TripCount:
             return self._exists_by_step(build, index, distance)
         if self._constant_index(index, distance) is not None:  # compared with the bound itself
             index, distance = self.index_after(build, index, distance), 0
-        limit = self._limit(distance)
+        limit = self.limit(distance)
         start, end = _integer(index), _integer(limit)
         if start is None or end is None:
             number, last, step = (Expression(build, x) for x in (index, limit, self.step))
@@ -77,11 +78,6 @@ class TripCount:
 
     def _limit(self, distance: int) -> Value:
         """Return the limit before which an iteration is followed by `distance` others."""
-        if distance not in self.limits:
-            self.limits[distance] = self._new_limit(distance)
-        return self.limits[distance]
-
-    def _new_limit(self, distance: int) -> Value:
         assert self.constant_step is not None
         stride = distance * self.constant_step
         if stride == 0:
@@ -105,11 +101,6 @@ class TripCount:
 
     def _stride(self, distance: int) -> Value:
         """Return the change of the induction variable over `distance` iterations."""
-        if distance not in self.strides:
-            self.strides[distance] = self._new_stride(distance)
-        return self.strides[distance]
-
-    def _new_stride(self, distance: int) -> Value:
         if distance == 1:
             return self.step
         if self.constant_step is not None:

@@ -21,7 +21,7 @@ from functools import cache
 from tile.analysis.alias import module_aliases
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import liveness
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
@@ -39,8 +39,8 @@ from tile.simt.schedule.pipeline_loops.recompute_operands import recompute_opera
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner, specialize_option
 from tile.simt.schedule.pipeline_loops.warp_specialize import (
     CannotSpecializeError,
+    Specialization,
     plan_in_flight,
-    specialize,
 )
 from tile.simt.schedule.resources import Resources, pressure, tile_registers
 from tile.simt.target import GENERIC, SimtTarget
@@ -191,8 +191,9 @@ def _specialize(
         return ()
     try:
         stores = plan_loop_stores(function, planner.aliases, block_stores)
-        fewer = bool(asked)
-        specialize(planner, chosen, stores, schedules, fewer_stages=fewer, multicast=multicast)
+        specialization = Specialization(planner, chosen, stores, fewer_stages=bool(asked))
+        planner.rely_on_unwritten(specialization.repeated)
+        specialization.build(schedules, multicast=multicast)
     except CannotSpecializeError as error:
         where = "" if error.op.loc is None else f", at {error.op.loc}"
         for loop in asked:
@@ -223,16 +224,10 @@ def _gains(plan: LoopPlan, resources: Resources) -> bool:
 def _is_added_up(loop: Operation) -> bool:
     """Return True if several warpgroups compute the dots of a loop, and add them up themselves."""
     dots = [op for op in loop.regions[0] if op.defn is wgmma.wgmma]
-    return len(dots) > 0 and all(
-        layout_of(dot.result).in_size(WARP) > WARPGROUP_WARPS
-        and all(user.defn in (arith.add, arith.fma) for user in _waited(dot).users)
-        for dot in dots
-    )
-
-
-def _waited(dot: Operation) -> Value:
-    (wait,) = dot.result.users
-    return wait.result
+    waits = [wait for dot in dots for wait in dot.result.users]
+    users = [user.defn for wait in waits for user in wait.result.users]
+    alone = any(layout_of(dot.result).in_size(WARP) <= WARPGROUP_WARPS for dot in dots)
+    return bool(dots) and not alone and {*users} <= {arith.add, arith.fma}
 
 
 _UNCHANGED = "this loop is not warp-specialized"

@@ -36,16 +36,16 @@ def copy_vector(
     cp_async_bytes: the sizes that a lane can copy at once. None if all vectors are shorter than the
         least of them.
     """
-    best: tuple[int, int] | None = None
+    vectors: dict[int, int] = {}
     for axis in range(pointers.rank):
         run = pointers.vector(axis, itemsize)
         if mask is not None:
             run = min(run, mask.constant[axis])
         vector_bytes = vector_width(layout, axis, run) * itemsize
         sizes = [size for size in cp_async_bytes if itemsize <= size <= vector_bytes]
-        if sizes and (best is None or max(sizes) // itemsize > best[1]):
-            best = axis, max(sizes) // itemsize
-    return best
+        if sizes:
+            vectors[axis] = max(sizes) // itemsize
+    return max(vectors.items(), key=lambda vector: vector[1], default=None)
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ transposed or reshaped view.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tile.ir.core import Operation, Value
@@ -26,6 +26,7 @@ from tile.ir.shared_type import shared_of
 from tile.ir.types import Tile, with_layout
 from tile.simt.hopper.tma_boxes import MAX_BOX
 from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
+from tile.simt.layouts.blocked import grid_of, row_major
 from tile.simt.layouts.dims import OFFSET
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
@@ -69,20 +70,15 @@ class Reader:
             layout = operand_layout(op, layout)
         return layout
 
-    def axis_before(self, axis: int) -> int | None:
-        """Return the axis of the tile that an axis of the operand is; None if it is none."""
-        axis %= self.tile.rank
-        for op in reversed(self.between):
-            if op.defn is shape.trans:
-                axis = op["order"][axis]
-                continue
-            before, after = (_long_axes(x.type.shape) for x in (op.inputs[0], op.result))
-            same = [n for _, n in before] == [n for _, n in after]
-            place = next((at for at, (long, _) in enumerate(after) if long == axis), None)
-            if op.defn is not shape.reshape or not same or place is None:
-                return None
-            axis = before[place][0]
-        return axis
+    @property
+    def columns_axis(self) -> int | None:
+        """The axis of the tile that the columns of the operand are; None if they are none."""
+        extents = self.tile.dims
+        tile = self.before(grid_of(OFFSET, extents, row_major(len(extents))))
+        columns = tile.bases(OFFSET)[: extents[-1].bit_length() - 1]
+        axes = {axis for basis in columns for axis, step in enumerate(basis) if step}
+        same = [axis for axis in axes if len(axes) == 1 and tile.shape[axis] == extents[-1]]
+        return next(iter(same), None)
 
     def use(self, value: Value, defns: Mapping[OpDef, OpDef]) -> Value:
         """Return what stands for the operand if `value` stands for the tile.
@@ -102,11 +98,6 @@ class Reader:
         for op in reversed(self.between):
             if not op.result.uses:
                 op.erase()
-
-
-def _long_axes(extents: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the axes of more than one element, each with its extent."""
-    return [(axis, extent) for axis, extent in enumerate(extents) if extent > 1]
 
 
 def _readers(value: Value, through: Collection[OpDef], *, nested: bool = False) -> Iterator[Reader]:
@@ -169,7 +160,7 @@ def used_extents(value: Value) -> tuple[int, ...]:
     They may use fewer columns than their right operand has.
     """
     extents, readers = list(value.type.shape), nested_operands(value)
-    axes = {each.axis_before(-1) for each in readers}
+    axes = {each.columns_axis for each in readers}
     columns = max([each.op["columns"] if each.index else 0 for each in readers], default=0)
     if len(axes) != 1 or not all(each.index and each.op["columns"] for each in readers):
         return ()

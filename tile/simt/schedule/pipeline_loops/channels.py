@@ -86,7 +86,6 @@ class TmaChannel(Channel):
         self,
         build: LayoutBuilder,
         loads: Sequence[BufferedLoad],
-        *,
         readers: int = 0,
         behind: int = 0,
         pairing: Pairing | None = None,

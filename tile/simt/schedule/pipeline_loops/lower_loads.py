@@ -77,7 +77,8 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     if cp_async:
         channels[Channel(build, cp_async)] = cp_async
     iteration, _ = count_iterations(loop, build, point.following or body.first)
-    top, addresses, indices = clone_addresses(loop, plan.async_loads, plan.early_loads)
+    top = LayoutBuilder(body, body.first, loop.loc)
+    addresses, indices = _clone_addresses(plan, top)
     for channel, loads in channels.items():
         issued = channel.issue(top, loads, addresses, iteration)
         if loads is cp_async:
@@ -94,27 +95,25 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         channel.end(after)
 
 
-def clone_addresses(
-    loop: Operation, loads: Sequence[BufferedLoad], early: Collection[Operation] = ()
-) -> tuple[LayoutBuilder, dict[Value, Value], list[Operation]]:
-    """Compute the operands of loads at the start of a loop's body.
+def _clone_addresses(
+    plan: LoopPlan, top: LayoutBuilder
+) -> tuple[dict[Value, Value], list[Operation]]:
+    """Compute the operands of a loop's async copies at the start of its body.
 
-    Returns a builder there, the new values by those that they stand for, and the loads that these
-    operands, and the loop-carried values in them, are computed from; `early` are those that there
-    may be.
+    Returns the new values by those that they stand for, and the loads that these operands, and the
+    loop-carried values in them, are computed from.
     """
-    (body,) = loop.regions
-    sources = backward_slice(loop, [x for load in loads for x in load.load.inputs], early)
+    loop, (body,) = plan.loop, plan.loop.regions
+    operands = [value for load in plan.async_loads for value in load.load.inputs]
+    sources = backward_slice(loop, operands, plan.early_loads)
     assert sources is not None, "a load was chosen that cannot be done early"
     # What the next iteration's loop-carried values are loaded by stays where it is.
-    following = backward_slice(loop, [body.yielded[at] for at in sources.carried], early)
+    carried_on = [body.yielded[at] for at in sources.carried]
+    following = backward_slice(loop, carried_on, plan.early_loads)
     assert following is not None, "a part of the slice of the operands"
-    top = LayoutBuilder(body, body.first, loop.loc)
-    carried = [body.args[1 + at] for at in sources.carried]
-    values = sources.clone_at(top, body.args[0], carried)
+    values = sources.clone_at(top, body.args[0], [body.args[1 + at] for at in sources.carried])
     copies = [values[load.result].op for load in sources.loads]
-    indices = [copy for copy in copies if copy is not None]
-    return top, values, [*indices, *following.loads]
+    return values, [*filter(None, copies), *following.loads]
 
 
 def _double_buffer(loop: Operation, operands: Collection[OperandUse], iteration: Value) -> None:

@@ -27,9 +27,9 @@ from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.memory.expose_shared import plan_tile_conversion
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import layout_of, tile_type
-from tile.simt.schedule.async_ops import buffer_stages
+from tile.simt.schedule.async_ops import buffer_stages, may_be_early
 from tile.simt.schedule.backward_slice import backward_slice
-from tile.simt.schedule.dot_slices import is_loaded_in_slices
+from tile.simt.schedule.dot_slices import is_loaded_in_slices, tile_bytes
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     Reader,
@@ -155,7 +155,7 @@ class LoopPlanner:
         """Return the plan of a loop with at most `stages` stages; None if it stays as it is."""
         if stages < 2 or not TripCount.is_computable(loop, stages - 1):
             return None
-        loads = [op for op in loop.regions[0] if _may_be_early(op)]
+        loads = [op for op in loop.regions[0] if may_be_early(op)]
         for_dots = {load for load in loads if feeds_dot(load.result)}
         chosen = [op for op in loads if _is_tile(op.result) and not _is_cached(op)]
         chosen = [op for op in chosen if loop["num_stages"] or op in for_dots]
@@ -312,7 +312,7 @@ class LoopPlanner:
 
     def outer_load(self, load: Operation) -> BufferedLoad | None:
         """Return the TMA load of a tile that wgmmas in inner loops read; None if there is none."""
-        if not _may_be_early(load) or not _is_tile(load.result):
+        if not may_be_early(load) or not _is_tile(load.result):
             return None
         readers = nested_operands(load.result)
         if any(each.op.block is load.block or not completes_in_block(each.op) for each in readers):
@@ -337,10 +337,7 @@ class LoopPlanner:
         """Return True if threads read a wgmma operand from a buffer without bank conflicts."""
         bits, banks = load.result.type.element.storage_bits, self.target.banks
         readers = conversions(load.result) if register_operand_dots(load.result) else []
-        accesses = [
-            shared_access(each.before(layout_of(each.op.result)), layout, bits, banks)
-            for each in readers
-        ]
+        accesses = [shared_access(converted_layout(x), layout, bits, banks) for x in readers]
         return bool(readers) and not any(each.conflicts(bits, banks) for each in accesses)
 
     def tma_block(self, load: Operation, layout: LinearLayout) -> BufferedLoad | None:
@@ -355,7 +352,7 @@ class LoopPlanner:
         if not self.target.has_tma or pointers is None or not is_zero(load["other"]):
             return None
         strips = block_strips(layout, tile.of.storage_bits)
-        if strips is None or tile.of.bytes_of(tile.numel) % TMA_ALIGNMENT:
+        if strips is None or tile_bytes(load.result) % TMA_ALIGNMENT:
             return None
         im2col = pointers.defn is descriptor.im2col_pointers
         if (im2col and reason_against(pointers)) or not self.unaliased(self.function, [load]):
@@ -447,14 +444,9 @@ def _is_tile(value: Value) -> bool:
     return isinstance(value.type, Tile)
 
 
-def _may_be_early(op: Operation) -> bool:
-    """Return True if an operation is a load that need not observe what others write meanwhile."""
-    return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
-
-
 def _is_unguarded(load: Operation) -> bool:
     """Return True if an operation loads a scalar, may be early, and no assertion is before it."""
-    if not _may_be_early(load) or _is_tile(load.result):
+    if not may_be_early(load) or _is_tile(load.result):
         return False
     around = (load, *load.ancestors())
     asserts = [op for op in load.function.walk() if op.defn is debug.device_assert]

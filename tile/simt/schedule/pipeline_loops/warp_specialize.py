@@ -127,109 +127,264 @@ class SpecializedLoop:
         return [load for group in self.groups.values() for load in group.loads]
 
 
-def specialize(
-    planner: LoopPlanner,
-    plans: Sequence[LoopPlan],
-    stores: Sequence[TmaStore],
-    schedules: Mapping[Operation, LoopSchedule],
-    *,
-    fewer_stages: bool,
-    multicast: bool = False,
-) -> None:
-    """Give the TMA loads of `plans`, all loops of a kernel that have some, to producer warps.
+class Specialization:
+    """The plan of a kernel whose TMA loads are issued by producer warps; `build` changes it.
 
     The producer issues loads of the loops around as well if it can, of tiles that wgmmas of inner
     loops read, into channels of one stage: while the program ends the iteration before, once that
     has left its inner loops.
 
+    stages: of the channels of `plans`.
+    repeated: the loads of scalars that the producer does as well as the program.
     stores: the stores in loops that overlap with what follows then, in strips as wide as costs no
         stage.
-    schedules: of the loops, which get what `expand-schedules` moves.
-    fewer_stages: True if channels may have fewer stages than the plans: buffers of the program that
-        share memory with those of the loops otherwise are live at the same time now.
-    multicast: True if programs may be in clusters of two.
-
-    Raises `CannotSpecializeError`, with nothing changed, if that cannot be.
+    warps, bytes: the program's warps, and the bytes of shared memory of all.
+    tiles: the registers of a thread for tiles in loops.
     """
-    function, resources = planner.function, planner.resources
-    loops = [_specialized(plan, resources) for plan in plans]
-    _check_nesting(function, loops)
-    loads = [load for plan in plans for load in plan.async_loads]
-    repeatable = planner.repeatable_loads()
-    repeated = _check_scalar(function, loads, plans, repeatable)
-    for outer in planner.outer_loads(plans):
-        with suppress(CannotSpecializeError):
-            repeated |= _check_scalar(function, [outer], plans, repeatable)
-            assert outer.load.parent is not None
-            loops.append(SpecializedLoop(outer.load.parent, {outer: ChannelLoads((outer,))}))
-    dot = next(chain.from_iterable(load.operands for load in loads)).op
-    warps = layout_of(dot.result).in_size(WARP)
-    tiles = _check_registers(function, plans, _dead_values(loops, stores), warps, resources)
-    groups = dict(chain.from_iterable(each.groups.items() for each in loops if each.plan))
-    planned = max(plan.stages for plan in plans)
-    stage = sum(group.bytes for group in groups.values())
-    for columns in STRIP_COLUMNS:
-        stores = [store.in_strips(columns) for store in stores]
-        other = _other_bytes(function, loops, stores, resources)
-        left = resources.target.shared_bytes - other
-        stages = min(planned, left // stage)
-        if stages == planned:
-            break
-    if stages < (2 if fewer_stages else planned):
-        raise CannotSpecializeError(
-            f"its channels would have {stages} stages: of {left} bytes of shared memory, a stage "
-            f"takes {stage}",
-            plans[0].loop,
+
+    def __init__(
+        self,
+        planner: LoopPlanner,
+        plans: Sequence[LoopPlan],
+        stores: Sequence[TmaStore],
+        *,
+        fewer_stages: bool,
+    ) -> None:
+        """Plan for all loops of a kernel that have TMA loads.
+
+        fewer_stages: True if channels may have fewer stages than the plans: buffers of the program
+            that share memory with those of the loops otherwise are live at the same time now.
+
+        Raises `CannotSpecializeError` if that cannot be.
+        """
+        self.function, self.resources, self.plans = planner.function, planner.resources, plans
+        self.loops = [_specialized(plan, self.resources) for plan in plans]
+        self._check_nesting()
+        loads = [load for plan in plans for load in plan.async_loads]
+        repeatable = planner.repeatable_loads()
+        self.repeated = self._check_scalar(loads, repeatable)
+        for outer in planner.outer_loads(plans):
+            with suppress(CannotSpecializeError):
+                self.repeated |= self._check_scalar([outer], repeatable)
+                assert outer.load.parent is not None
+                loop, group = outer.load.parent, ChannelLoads((outer,))
+                self.loops.append(SpecializedLoop(loop, {outer: group}))
+        dot = next(chain.from_iterable(load.operands for load in loads)).op
+        self.warps = layout_of(dot.result).in_size(WARP)
+        self.tiles = self._check_registers(self._dead_values(stores))
+        groups = dict(chain.from_iterable(x.groups.items() for x in self.loops if x.plan))
+        planned = max(plan.stages for plan in plans)
+        stage = sum(group.bytes for group in groups.values())
+        for columns in STRIP_COLUMNS:
+            self.stores = [store.in_strips(columns) for store in stores]
+            other = self._other_bytes()
+            left = self.resources.target.shared_bytes - other
+            self.stages = min(planned, left // stage)
+            if self.stages == planned:
+                break
+        self.bytes = self.stages * stage + other
+        if self.stages < (2 if fewer_stages else planned):
+            raise CannotSpecializeError(
+                f"its channels would have {self.stages} stages: of {left} bytes of shared memory, "
+                f"a stage takes {stage}",
+                plans[0].loop,
+            )
+
+    def build(self, schedules: Mapping[Operation, LoopSchedule], *, multicast: bool) -> None:
+        """Give the TMA loads to producer warps.
+
+        schedules: of the loops, which get what `expand-schedules` moves.
+        multicast: True if programs may be in clusters of two.
+        """
+        body = self.function.body
+        build = LayoutBuilder(body, body.first, self.function.loc)
+        pairing = self._pairing(build) if multicast else None
+        channels: dict[object, TmaChannel] = {}
+        for each in self.loops:
+            stages, pair = (self.stages, pairing) if each.plan else (1, None)
+            for key, group in each.groups.items():
+                if key not in channels:
+                    loads = in_stages(group.loads, stages)
+                    channels[key] = TmaChannel(build, loads, self.warps, group.behind, pair)
+        build.op(wgmma.fence_proxy_async)
+        ready, start = build.op(memory.barrier), build.constant(0, I32)
+        counts: dict[object, dict[Operation, Value]] = {}
+        for key in channels:
+            users = {each.loop for each in self.loops if key in each.groups}
+            counts[key] = count_through(body, users, start)
+        issued: list[Operation] = []
+        for each in self.loops:
+            schedule = schedules.get(each.loop, LoopSchedule(each.loop))
+            issued += self._lower(each, channels, counts, schedule)
+        after, producer = LayoutBuilder.after(ready), _slice_off(self.function, ready, issued)
+        if pairing:
+            _synchronize_cluster(after, relaxed=True)  # mbarriers are initialized
+        registers = self.resources.program_registers(
+            self.warps, self.tiles, _instruction_registers(self.function), self.bytes
         )
-    planner.rely_on_unwritten(repeated)
-    build = LayoutBuilder(function.body, function.body.first, function.loc)
-    pairing = _pairing(function, plans, build) if multicast else None
-    channels: dict[object, TmaChannel] = {}
-    for each in loops:
-        for key, group in each.groups.items():
-            if key not in channels:
-                in_all = in_stages(group.loads, stages if each.plan else 1)
-                pair = pairing if each.plan else None
-                channels[key] = TmaChannel(
-                    build, in_all, readers=warps, behind=group.behind, pairing=pair
+        after.op(
+            warp_specialize,
+            regions=(producer,),
+            num_warps=PRODUCER_WARPS,
+            registers=(PRODUCER_REGISTERS, registers),
+        )
+        if pairing:  # no peer arrives on mbarriers after that
+            waits = chain.from_iterable(channel.full.users for channel in channels.values())
+            last = _after_last(body, waits)
+            _synchronize_cluster(last)
+        for channel in channels.values():
+            channel.end(last if pairing else _after_last(body, channel.full.users))
+        ordered_waits = [op for op in body.walk() if op.defn is order.order_wait]
+        if ordered_waits:
+            after.op(order.order_arrive, only=self.warps // WARPGROUP_WARPS - 1)
+            _after_last(body, ordered_waits).op(order.order_wait, only=0)
+        lower_loop_stores(self.stores)
+
+    # -- analysis
+
+    def _check_nesting(self) -> None:
+        if not self.function.kernel:
+            reason = "it is in a function that is not inlined"
+            raise CannotSpecializeError(reason, self.plans[0].loop)
+        for each in self.loops:
+            for outer in each.loop.ancestors():
+                if outer.defn is not control.for_:
+                    raise CannotSpecializeError(f"it is nested in `{outer.name}`", each.loop)
+
+    def _other_bytes(self) -> int:
+        """Return the bytes that the kernel takes besides the channels, while these are live."""
+        reads: set[BufferRead] = {x.conversion for x in self.stores if x.conversion is not None}
+        staging = staging_bytes(store for store in self.stores if store.op.defn is memory.store)
+        # Mbarriers and buffers are aligned, which may cost some bytes each.
+        padding = staging + SWIZZLE_ALIGNMENT * (len(self.stores) + 1)
+        for each in self.loops:
+            padding += len(each.groups) * 2 * ALIGNMENT
+            if each.plan:
+                reads |= each.plan.buffer_reads
+                continue
+            for load in each.loads:
+                padding += align_up(load.bytes)
+                reads |= operand_uses(nested_operands(load.load.result))
+        inner = [each.loop for each in self.loops if each.plan]
+        return self.resources.shared.taken_until(self.function, inner, reads) + padding
+
+    def _check_scalar(
+        self, loads: Sequence[BufferedLoad], repeatable: frozenset[Operation]
+    ) -> frozenset[Operation]:
+        """Raise unless all that the TMA loads need is scalars, which each producer thread computes.
+
+        They need their addresses, and what controls the loops around them. Returns the loads of
+        scalars among that, which are `repeatable`.
+        """
+        blocks = [block_pointers_of(load.load) for load in loads]
+        addresses = [value for op in blocks if op is not None for value in op.inputs[1:]]
+        ops, values = dependences(addresses, [plan.loop for plan in self.plans])
+        for op in self.function.walk():
+            if op not in ops or op.defn.terminator:
+                continue
+            needed = values.intersection((*op.inputs, *op.results))
+            if any(isinstance(value.type, Tile) for value in needed):
+                raise CannotSpecializeError("the address of a load needs a tile", op)
+            if not (is_pure(op) or op.has_trait(Trait.LOOP) or op in repeatable):
+                raise CannotSpecializeError(
+                    f"the address of a load needs a `{op.name}`, which may be done only once", op
                 )
-    build.op(wgmma.fence_proxy_async)
-    ready, start = build.op(memory.barrier), build.constant(0, I32)
-    counts: dict[object, dict[Operation, Value]] = {}
-    for key in channels:
-        counts[key] = count_through(
-            function.body, {x.loop for x in loops if key in x.groups}, start
-        )
-    ordered = resources.target.tuning.ordered_warpgroups and warps > WARPGROUP_WARPS
-    issued: list[Operation] = []
-    for each in loops:
-        schedule = schedules.get(each.loop, LoopSchedule(each.loop))
-        issued += _lower(each, channels, counts, schedule, ordered=ordered)
-    after, producer = LayoutBuilder.after(ready), _slice_off(function, ready, issued)
-    if pairing:
-        _synchronize_cluster(after, relaxed=True)  # mbarriers are initialized
-    instruction, shared_bytes = _instruction_registers(function), stages * stage + other
-    registers = resources.program_registers(warps, tiles, instruction, shared_bytes)
-    after.op(
-        warp_specialize,
-        regions=(producer,),
-        num_warps=PRODUCER_WARPS,
-        registers=(PRODUCER_REGISTERS, registers),
-    )
-    if pairing:  # no peer arrives on mbarriers after that
-        waits = chain.from_iterable(channel.full.users for channel in channels.values())
-        last = _after_last(function.body, waits)
-        _synchronize_cluster(last)
-    for channel in channels.values():
-        channel.end(last if pairing else _after_last(function.body, channel.full.users))
-    ordered_waits = [op for op in function.walk() if op.defn is order.order_wait]
-    if ordered_waits:
-        after.op(order.order_arrive, only=warps // WARPGROUP_WARPS - 1)
-        _after_last(function.body, ordered_waits).op(order.order_wait, only=0)
-    lower_loop_stores(stores)
+        return repeatable.intersection(ops)
 
+    def _dead_values(self, stores: Iterable[TmaStore]) -> set[Value]:
+        """Return values that threads do not compute: blocks that wgmmas read, and pointers."""
+        loads = [load for each in self.loops for load in each.loads]
+        operands = [value for load in loads for value in load.load.inputs]
+        operands += [x for store in stores for x in store.op.inputs if x is not store.op["value"]]
+        _, dead = dependences(operands, [each.loop for each in self.loops])
+        for load in loads:
+            dead.add(load.load.result)
+            readers = load.operands or nested_operands(load.load.result)
+            dead.update(op.result for reader in readers for op in reader.between)
+        return dead
 
-# -- analysis
+    def _check_registers(self, dead: Container[Value]) -> int:
+        """Return the registers of a thread for tiles in loops, besides those of `dead` values.
+
+        Raises if a producer leaves threads too few for these, or for a wgmma.
+        """
+        warps, resources, loop = self.warps, self.resources, self.plans[0].loop
+        needed, at_entry = _instruction_registers(self.function), resources.at_entry(warps)
+        if needed > at_entry:
+            raise CannotSpecializeError(
+                f"a wgmma takes {needed} registers of each thread, and the "
+                f"{warps + PRODUCER_WARPS} warps have {at_entry} at entry",
+                loop,
+            )
+        live = liveness(self.function)
+        tiles = max(pressure(plan.loop, live, resources.target, dead) for plan in self.plans)
+        left = resources.consumer_registers(warps)
+        if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
+            raise CannotSpecializeError(
+                f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to "
+                f"each thread of {warps} warps",
+                loop,
+            )
+        return tiles
+
+    # -- build
+
+    def _pairing(self, top: LayoutBuilder) -> Pairing | None:
+        """Pair the programs of clusters in all loops; warn if no load can be multicast."""
+        try:
+            pairing = Pairing(self.function, [plan.loop for plan in self.plans])
+        except CannotMulticastError as error:
+            warn(f"num_ctas={cluster.PAIR} multicasts no loads of this loop: {error}", error.op.loc)
+            return None
+        loads = chain.from_iterable(plan.async_loads for plan in self.plans)
+        if not any(map(pairing.can_share, loads)):
+            return None
+        pairing.build(top)
+        return pairing
+
+    def _lower(
+        self,
+        each: SpecializedLoop,
+        channels: Mapping[object, TmaChannel],
+        counts: Mapping[object, Mapping[Operation, Value]],
+        schedule: LoopSchedule,
+    ) -> list[Operation]:
+        """Make a loop issue loads to its channels, and read these; return what issues loads."""
+        in_flight, (body,) = each.in_flight, each.loop.regions
+        completed, leading, deferred = None, tuple[Operation, ...](), None
+        if in_flight is not None:
+            leading, deferred = in_flight.leading, in_flight.deferred
+            completed = schedule_in_flight(in_flight, schedule)
+        if deferred is not None:
+            deferred = deferred.half_way()
+            deferred.schedule(schedule)
+            if self.resources.target.tuning.ordered_warpgroups and self.warps > WARPGROUP_WARPS:
+                LayoutBuilder.before(leading[0]).op(order.order_wait)
+                LayoutBuilder.after(deferred.first).op(order.order_arrive)
+        last = _in_body(body, [load.load for load in each.loads])[-1]
+        issue = LayoutBuilder(body, last, each.loop.loc)
+        issued: list[Operation] = []
+        for key, group in each.groups.items():
+            channel, iteration = channels[key], counts[key][each.loop]
+            issued += channel.issue(issue, group.loads, {}, iteration)
+            stages = channel.replace_loads(group.loads, iteration)
+            in_order = _in_body(body, chain.from_iterable(map(_readers, stages)))
+            readers = {*in_order}
+            wait = channel.wait(LayoutBuilder.before(in_order[0]), iteration)
+            if in_flight is not None and not readers.isdisjoint(leading[1:]):
+                schedule.add(in_flight.point, Rank.LEADING, 0, [wait])
+            point = _release_point(body, in_order, group, completed)
+            release = channel.release(LayoutBuilder.after(point), iteration)
+            if deferred is not None and deferred.dot in in_order:
+                if in_order == [deferred.dot]:
+                    deferred.begins(schedule, [wait])
+                    # Ptxas moves nothing across the loop of a wait. Without this one, whose phase
+                    # has completed, it would wait for the dot before what threads compute.
+                    again = channel.wait(LayoutBuilder.before(deferred.wait), iteration)
+                    deferred.ends(schedule, [again])
+                deferred.ends(schedule, [release])
+        each.loop.attributes["num_stages"] = 1
+        return issued
 
 
 def plan_in_flight(plan: LoopPlan, resources: Resources) -> InFlightWgmma | None:
@@ -259,178 +414,9 @@ def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
     return SpecializedLoop(plan.loop, groups, plan, in_flight)
 
 
-def _check_nesting(function: Function, loops: Sequence[SpecializedLoop]) -> None:
-    if not function.kernel:
-        raise CannotSpecializeError("it is in a function that is not inlined", loops[0].loop)
-    for each in loops:
-        for outer in each.loop.ancestors():
-            if outer.defn is not control.for_:
-                raise CannotSpecializeError(f"it is nested in `{outer.name}`", each.loop)
-
-
-def _other_bytes(
-    function: Function,
-    loops: Sequence[SpecializedLoop],
-    stores: Sequence[TmaStore],
-    resources: Resources,
-) -> int:
-    """Return the bytes that the kernel takes besides the channels of `plans`, while these live."""
-    reads: set[BufferRead] = {store.conversion for store in stores if store.conversion is not None}
-    staging = staging_bytes(store for store in stores if store.op.defn is memory.store)
-    # Mbarriers and buffers are aligned, which may cost some bytes each.
-    padding = staging + SWIZZLE_ALIGNMENT * (len(stores) + 1)
-    for each in loops:
-        padding += len(each.groups) * 2 * ALIGNMENT
-        if each.plan:
-            reads |= each.plan.buffer_reads
-            continue
-        for load in each.loads:
-            padding += align_up(load.bytes)
-            reads |= operand_uses(nested_operands(load.load.result))
-    inner = [each.loop for each in loops if each.plan]
-    return resources.shared.taken_until(function, inner, reads) + padding
-
-
-def _check_scalar(
-    function: Function,
-    loads: Sequence[BufferedLoad],
-    plans: Sequence[LoopPlan],
-    repeatable: frozenset[Operation],
-) -> frozenset[Operation]:
-    """Raise unless all that the TMA loads need is scalars, which each producer thread can compute.
-
-    They need their addresses, and what controls the loops around them. Returns the loads of scalars
-    among that, which are `repeatable`.
-    """
-    blocks = [block_pointers_of(load.load) for load in loads]
-    addresses = [value for op in blocks if op is not None for value in op.inputs[1:]]
-    ops, values = dependences(addresses, [plan.loop for plan in plans])
-    for op in function.walk():
-        if op not in ops or op.defn.terminator:
-            continue
-        if any(
-            isinstance(value.type, Tile) and value in values for value in (*op.inputs, *op.results)
-        ):
-            raise CannotSpecializeError("the address of a load needs a tile", op)
-        if not (is_pure(op) or op.has_trait(Trait.LOOP) or op in repeatable):
-            raise CannotSpecializeError(
-                f"the address of a load needs a `{op.name}`, which may be done only once", op
-            )
-    return repeatable.intersection(ops)
-
-
-def _dead_values(loops: Sequence[SpecializedLoop], stores: Iterable[TmaStore]) -> set[Value]:
-    """Return values that threads do not compute: blocks that wgmmas read, and tiles of pointers."""
-    loads = [load for each in loops for load in each.loads]
-    operands = [value for load in loads for value in load.load.inputs]
-    operands += [x for store in stores for x in store.op.inputs if x is not store.op["value"]]
-    _, dead = dependences(operands, [each.loop for each in loops])
-    for load in loads:
-        dead.add(load.load.result)
-        readers = load.operands or nested_operands(load.load.result)
-        dead.update(op.result for reader in readers for op in reader.between)
-    return dead
-
-
-def _check_registers(
-    function: Function,
-    plans: Sequence[LoopPlan],
-    dead: Container[Value],
-    warps: int,
-    resources: Resources,
-) -> int:
-    """Return the registers of a thread for tiles in loops, besides those of `dead` values.
-
-    Raises if a producer leaves threads too few for these, or for a wgmma.
-    """
-    needed, at_entry = _instruction_registers(function), resources.at_entry(warps)
-    if needed > at_entry:
-        raise CannotSpecializeError(
-            f"a wgmma takes {needed} registers of each thread, and the {warps + PRODUCER_WARPS} "
-            f"warps have {at_entry} at entry",
-            plans[0].loop,
-        )
-    live = liveness(function)
-    tiles = max(pressure(plan.loop, live, resources.target, dead) for plan in plans)
-    left = resources.consumer_registers(warps)
-    if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
-        raise CannotSpecializeError(
-            f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to each "
-            f"thread of {warps} warps",
-            plans[0].loop,
-        )
-    return tiles
-
-
-# -- build
-
-
-def _pairing(function: Function, plans: Sequence[LoopPlan], top: LayoutBuilder) -> Pairing | None:
-    """Pair the programs of clusters in all loops; warn if none of their loads can be multicast."""
-    try:
-        pairing = Pairing(function, [plan.loop for plan in plans])
-    except CannotMulticastError as error:
-        warn(f"num_ctas={cluster.PAIR} multicasts no loads of this loop: {error}", error.op.loc)
-        return None
-    loads = chain.from_iterable(plan.async_loads for plan in plans)
-    if not any(map(pairing.can_share, loads)):
-        return None
-    pairing.build(top)
-    return pairing
-
-
 def _synchronize_cluster(build: LayoutBuilder, *, relaxed: bool = False) -> None:
     build.op(cluster.cluster_arrive, relaxed=relaxed)
     build.op(cluster.cluster_wait)
-
-
-def _lower(
-    each: SpecializedLoop,
-    channels: Mapping[object, TmaChannel],
-    counts: Mapping[object, Mapping[Operation, Value]],
-    schedule: LoopSchedule,
-    *,
-    ordered: bool,
-) -> list[Operation]:
-    """Make a loop issue loads to its channels, and read these; return what issues loads.
-
-    ordered: True if warpgroups issue their dots one after the other.
-    """
-    in_flight, (body,) = each.in_flight, each.loop.regions
-    completed, leading, deferred = None, tuple[Operation, ...](), None
-    if in_flight is not None:
-        leading, deferred = in_flight.leading, in_flight.deferred
-        completed = schedule_in_flight(in_flight, schedule)
-    if deferred is not None:
-        deferred = deferred.half_way()
-        deferred.schedule(schedule)
-        if ordered:
-            LayoutBuilder.before(leading[0]).op(order.order_wait)
-            LayoutBuilder.after(deferred.first).op(order.order_arrive)
-    last = _in_body(body, [load.load for load in each.loads])[-1]
-    issue = LayoutBuilder(body, last, each.loop.loc)
-    issued: list[Operation] = []
-    for key, group in each.groups.items():
-        channel, iteration = channels[key], counts[key][each.loop]
-        issued += channel.issue(issue, group.loads, {}, iteration)
-        stages = channel.replace_loads(group.loads, iteration)
-        in_order = _in_body(body, chain.from_iterable(map(_readers, stages)))
-        readers = {*in_order}
-        wait = channel.wait(LayoutBuilder.before(in_order[0]), iteration)
-        if in_flight is not None and not readers.isdisjoint(leading[1:]):
-            schedule.add(in_flight.point, Rank.LEADING, 0, [wait])
-        point = _release_point(body, in_order, group, completed)
-        release = channel.release(LayoutBuilder.after(point), iteration)
-        if deferred is not None and deferred.dot in in_order:
-            if in_order == [deferred.dot]:
-                deferred.begins(schedule, [wait])
-                # Ptxas moves nothing across the loop of a wait. Without this one, whose phase has
-                # completed, it would wait for the dot before what threads compute meanwhile.
-                again = channel.wait(LayoutBuilder.before(deferred.wait), iteration)
-                deferred.ends(schedule, [again])
-            deferred.ends(schedule, [release])
-    each.loop.attributes["num_stages"] = 1
-    return issued
 
 
 # Ptxas compiles a wgmma if each thread has so many registers at entry besides those of its tiles

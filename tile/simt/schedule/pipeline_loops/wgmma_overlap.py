@@ -55,17 +55,15 @@ from itertools import chain
 
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import is_pure
-from tile.ir.op_definition import OpDef
 from tile.ir.ops import control, math, shape
-from tile.ir.types import Tile
 from tile.simt.hopper.wgmma_layouts import staged_operands
-from tile.simt.layouts.axes import permute_axes, reshape_axes
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import (
     LayoutBuilder,
+    half_layout,
+    halved,
     layout_of,
     register_count,
-    split_layout,
 )
 from tile.simt.schedule.async_ops import LATENCIES
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
@@ -118,8 +116,9 @@ class DeferredDot:
         These are computed in two parts then.
         """
         assert self.dot.block is not None
-        exponentials = _largest(self.dot.block, math.exp2)
-        half = None if exponentials is None else _in_two_parts(exponentials)
+        exponentials = [op for op in self.dot.block if op.defn is math.exp2]
+        largest = max(exponentials, key=lambda op: register_count(op.result), default=None)
+        half = None if largest is None else _in_two_parts(largest)
         return self if half is None else replace(self, done=half)
 
 
@@ -134,16 +133,7 @@ def find_deferred_dot(dot: Operation, first: Operation) -> DeferredDot | None:
     if len(uses) != 1 or uses[0][0].defn is not control.yield_:
         return None
     accumulate = _accumulation(body.args[1 + uses[0][1]], dot)
-    if accumulate is None:
-        return None
-    ops = {*accumulate, *_widening({*accumulate, dot})}
-    return DeferredDot(tuple(op for op in body if op in ops), dot, wait, first)
-
-
-def _largest(body: Block, defn: OpDef) -> Operation | None:
-    """Return the operation of a kind that has the most elements."""
-    ops = [op for op in body if op.defn is defn]
-    return max(ops, key=lambda op: register_count(op.result), default=None)
+    return None if accumulate is None else DeferredDot(accumulate, dot, wait, first)
 
 
 def _in_two_parts(op: Operation) -> Operation | None:
@@ -151,56 +141,41 @@ def _in_two_parts(op: Operation) -> Operation | None:
 
     None, with nothing changed, unless threads hold elements of both.
     """
-    ((value,), tile) = op.inputs, op.result.type
-    assert isinstance(tile, Tile)
-    *outer, columns = tile.shape
-    if columns < 2:
-        return None
-    pairs = reshape_axes(layout_of(value), (*outer, 2, columns // 2))
-    order = (*range(len(outer)), len(outer) + 1, len(outer))
-    if split_layout(permute_axes(pairs, order)) is None:
+    (value,) = op.inputs
+    if half_layout(layout_of(value), -1) is None:
         return None
     build = LayoutBuilder.before(op)
     with build.at(op.loc):
-        value = build(shape.reshape, value, shape=(*outer, 2, columns // 2))
-        parts = build.op(shape.split, build(shape.trans, value, order=order)).results
-        first, second = (build.op(op.defn, part, **op.attributes) for part in parts)
-        both = build(shape.trans, build(shape.join, first.result, second.result), order=order)
-        whole = build(shape.reshape, both, shape=tile.shape)
+        operands = build.bisect(value, -1)
+        first, second = (build.op(op.defn, x, **op.attributes) for x in operands)
+        pairs, (_, order) = (
+            build(shape.join, first.result, second.result),
+            halved(value.type.shape, -1),
+        )
+        whole = build(shape.reshape, build(shape.trans, pairs, order=order), shape=value.type.shape)
         op.replace_by([build.convert(whole, layout_of(op.result))])
     return first
 
 
-def _accumulation(carried: Value, dot: Operation) -> list[Operation] | None:
+def _accumulation(carried: Value, dot: Operation) -> tuple[Operation, ...] | None:
     """Return the operations that make the accumulator of a dot from a carried value.
 
-    None if not all of them are pure, or if anything else uses what they compute.
+    With those that only widen values for them. None if not all of them are pure, or if anything
+    else uses what they compute.
     """
-    (body, ops, values) = carried.owner, list[Operation](), {carried}
-    assert isinstance(body, Block)
+    assert isinstance(carried.owner, Block)
+    body, values, ops = list(carried.owner), {carried}, {dot}
     for op in body:
         if op is not dot and not values.isdisjoint(op.inputs):
-            if not is_pure(op) or len(op.results) != 1:
-                return None
-            ops.append(op)
-            values.add(op.result)
+            values.update(op.results)
+    for op in reversed(body):
+        users = {user for value in op.results for user in value.users}
+        wanted = op.defn in _WIDENING or not values.isdisjoint(op.results)
+        if users and users <= ops and wanted and is_pure(op):
+            ops.add(op)
     users = {user for value in values for user in value.users}
     only = dot.inputs[2] in values and values.isdisjoint(dot.inputs[:2])
-    return ops if only and users <= {*ops, dot} else None
-
-
-def _widening(ops: set[Operation]) -> set[Operation]:
-    """Return operations that only widen values for some operations, and theirs."""
-    widening: set[Operation] = set()
-    worklist = [value.op for op in ops for value in op.inputs]
-    while worklist:
-        op = worklist.pop()
-        if op is None or op.defn not in _WIDENING or op in widening:
-            continue
-        if all(user in ops or user in widening for user in op.result.users):
-            widening.add(op)
-            worklist += [value.op for value in op.inputs]
-    return widening
+    return tuple(op for op in body if op in ops - {dot}) if only and users <= ops else None
 
 
 _GROUP = frozenset({wgmma.wgmma, wgmma.wgmma_wait})
