@@ -19,7 +19,7 @@ from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops import math as ops
 from tile.ir.types import F32, F64, SCALARS, Scalar
-from tile.language.base.builtin import builtin, member
+from tile.language.base.builtin import Builtin, builtin, member
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import Operand, as_number, describe, to_tensor, unify
 from tile.language.base.static_args import compile_time_bool
@@ -37,96 +37,41 @@ __getattr__ = LazyNames(__name__, _SOURCES)
 __dir__ = __getattr__.names
 
 
-def _real(build: Builder, defn: OpDef, x: Operand) -> Tensor:
-    """Emit a function of one real number; raise `CompilationError` if a cast is missing."""
-    number = as_number(x)
-    tensor = to_tensor(
-        build, x if number is None else float(number), f"the argument of tl.{defn.name}"
-    )
-    if tensor.dtype not in (F32, F64):
-        raise CompilationError(
-            f"tl.{defn.name} takes tl.float32 or tl.float64, not {describe(x)}; cast first: "
-            f"tl.{defn.name}(x.to(tl.float32))"
-        )
-    return Tensor(build(defn, tensor.value))
+def _real(defn: OpDef, doc: str) -> Builtin[[Operand], Tensor]:
+    """Declare the function of one real number that emits an operation, under its name."""
+    name = f"tl.{defn.name}"
+
+    def function(build: Builder, x: Operand) -> Tensor:
+        number = as_number(x)
+        tensor = to_tensor(build, x if number is None else float(number), f"the argument of {name}")
+        if tensor.dtype not in (F32, F64):
+            raise CompilationError(
+                f"{name} takes tl.float32 or tl.float64, not {describe(x)}; cast first: "
+                f"{name}(x.to(tl.float32))"
+            )
+        return Tensor(build(defn, tensor.value))
+
+    function.__name__ = function.__qualname__ = defn.name
+    function.__doc__ = doc
+    return member(function)
 
 
-@member
-def exp(build: Builder, x: Operand) -> Tensor:
-    """The exponential function, e to the power `x`. Subnormal results may be flushed to zero."""
-    return _real(build, ops.exp, x)
-
-
-@member
-def exp2(build: Builder, x: Operand) -> Tensor:
-    """2 to the power `x`. Subnormal results may be flushed to zero."""
-    return _real(build, ops.exp2, x)
-
-
-@member
-def log(build: Builder, x: Operand) -> Tensor:
-    """The natural logarithm."""
-    return _real(build, ops.log, x)
-
-
-@member
-def log2(build: Builder, x: Operand) -> Tensor:
-    """The logarithm to base 2."""
-    return _real(build, ops.log2, x)
-
-
-@member
-def sin(build: Builder, x: Operand) -> Tensor:
-    """The sine of `x` radians."""
-    return _real(build, ops.sin, x)
-
-
-@member
-def cos(build: Builder, x: Operand) -> Tensor:
-    """The cosine of `x` radians."""
-    return _real(build, ops.cos, x)
-
-
-@member
-def tanh(build: Builder, x: Operand) -> Tensor:
-    """The hyperbolic tangent."""
-    return _real(build, ops.tanh, x)
-
-
-@member
-def erf(build: Builder, x: Operand) -> Tensor:
-    """The error function."""
-    return _real(build, ops.erf, x)
-
-
-@member
-def sqrt(build: Builder, x: Operand) -> Tensor:
-    """The square root."""
-    return _real(build, ops.sqrt, x)
-
-
-@member
-def sqrt_rn(build: Builder, x: Operand) -> Tensor:
-    """The square root, rounded to nearest."""
-    return _real(build, ops.sqrt_rn, x)
-
-
-@member
-def rsqrt(build: Builder, x: Operand) -> Tensor:
-    """The reciprocal of the square root."""
-    return _real(build, ops.rsqrt, x)
-
-
-@member
-def floor(build: Builder, x: Operand) -> Tensor:
-    """The greatest integer not above `x`, as a float."""
-    return _real(build, ops.floor, x)
-
-
-@member
-def ceil(build: Builder, x: Operand) -> Tensor:
-    """The least integer not below `x`, as a float."""
-    return _real(build, ops.ceil, x)
+exp = _real(
+    ops.exp,
+    "The exponential function, e to the power `x`. Subnormal results may be flushed to zero.",
+)
+exp2 = _real(ops.exp2, "2 to the power `x`. Subnormal results may be flushed to zero.")
+log = _real(ops.log, "The natural logarithm.")
+log2 = _real(ops.log2, "The logarithm to base 2.")
+sin = _real(ops.sin, "The sine of `x` radians.")
+cos = _real(ops.cos, "The cosine of `x` radians.")
+tanh = _real(ops.tanh, "The hyperbolic tangent.")
+erf = _real(ops.erf, "The error function.")
+sqrt = _real(ops.sqrt, "The square root.")
+sqrt_rn = _real(ops.sqrt_rn, "The square root, rounded to nearest.")
+rsqrt = _real(ops.rsqrt, "The reciprocal of the square root.")
+floor = _real(ops.floor, "The greatest integer not above `x`, as a float.")
+ceil = _real(ops.ceil, "The least integer not below `x`, as a float.")
 
 
 @member
