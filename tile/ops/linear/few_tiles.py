@@ -142,7 +142,7 @@ def few_tiles(
     a, b: strides of a batch, a row and a column, in elements. sizes: batches, M, N and K.
     """
     batches, m, n, k = sizes
-    if dtype.itemsize != 2 or min(m, n) < 2 or not (is_aligned(a) and is_aligned(b)):
+    if dtype.itemsize != 2 or n < 2 or not (is_aligned(a) and is_aligned(b)):
         return None
     swapped = m <= MOST_SWAPPED and m < n
     if swapped:

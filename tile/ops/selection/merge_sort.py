@@ -20,9 +20,9 @@ from tile.ops.core.tables import Table
 from tile.ops.selection.order_keys import index_of, sort_keys
 
 # RUN: the elements that a program sorts. BLOCK: those of a merged run that a program makes, a
-# divisor of RUN.
+# divisor of RUN. H200, float32, rows of 32768 to 10 million, 2026-11-29 (docs/notes/ops.md).
 SORT_TILES = Table({(): {"RUN": 4096}}, {"nvptx": {(): {"RUN": 4096, "num_warps": 8}}})
-MERGE_TILES = Table({(): {"BLOCK": 2048}}, {"nvptx": {(): {"BLOCK": 2048, "num_warps": 8}}})
+MERGE_TILES = Table({(): {"BLOCK": 1024}}, {"nvptx": {(): {"BLOCK": 1024, "num_warps": 4}}})
 WIDTH = tl.constexpr(128)  # places of a diagonal that a program compares at a time
 
 
