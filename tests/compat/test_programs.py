@@ -145,3 +145,16 @@ def test_a_syntax_error_of_a_program_has_no_frames(tmp_path) -> None:
     command = [sys.executable, "-m", "tile", "triton", str(program)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith(f'  File "{program}", line 1\n')
+
+
+@pytest.mark.parametrize("command", ["check", "trace"])
+def test_other_commands_run_programs_for_triton_by_the_environment(tmp_path, command: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text((PROGRAMS / "vector_add.py").read_text())
+    output = run("-m", "tile", command, program, TILE_TRITON="1")
+    assert OUTPUT["vector_add"] in output and "add_kernel" in output
+    arguments = [sys.executable, "-m", "tile", command, str(program)]
+    inherited = {k: v for k, v in os.environ.items() if k != "TILE_TRITON"}
+    done = subprocess.run(arguments, capture_output=True, text=True, env=inherited)
+    if done.returncode:  # Triton is not installed
+        assert "TILE_TRITON=1 in the environment lets `import triton` give tile" in done.stderr

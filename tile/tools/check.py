@@ -38,7 +38,7 @@ from tile.diagnostics import write_report
 from tile.diagnostics.differential import INCOMPLETE_NOTE, CheckOptions, DifferentialRun, Findings
 from tile.errors import ArgumentValueError
 from tile.tools.arguments import HELP, add_define, parse_arguments, parse_constant, parse_grid
-from tile.tools.command import TRITON_C, load_kernel, run_program, table
+from tile.tools.command import TRITON_C, PrintedErrors, load_kernel, run_program, table
 
 if TYPE_CHECKING:
     from tile.diagnostics.pages.fault_page import check_page
@@ -84,10 +84,12 @@ def run(options: argparse.Namespace) -> int:
     rehearsal = DifferentialRun(_plan(options))
     launch = _program(options)
     ended = False
+    errors = PrintedErrors(interrupts=False)
     try:
-        with rehearsal.watching():
-            status = launch()
-        ended = True
+        with errors:
+            with rehearsal.watching():
+                errors.status = launch()
+            ended = True
     finally:  # report the launches of a program that fails, too
         findings = rehearsal.findings
         if ended or findings.report.coverage.counts:
@@ -100,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
             f"--vary {findings.unknown[0]}: no kernel that was launched has such a tl.constexpr; "
             f"they have {constants}"
         )
-    return findings.status or status
+    return findings.status or errors.status
 
 
 def _plan(options: argparse.Namespace) -> CheckOptions:

@@ -26,13 +26,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from tile._lazy import lazy_import
+from tile.config import read_environment
 from tile.errors import ArgumentValueError
+from tile.triton_variables import TRITON
 
 if TYPE_CHECKING:
+    from tile.compat import install_announced
     from tile.ir.module import Module
     from tile.ir.parser import parse_module
     from tile.triton_c import Program, load
 else:  # programs under `tile triton` need no parser, and few commands the library of Triton-C
+    install_announced = lazy_import("tile.compat", "install_announced")
     load = lazy_import("tile.triton_c", "load")
     parse_module = lazy_import("tile.ir.parser", "parse_module")
 
@@ -115,6 +119,8 @@ def run_program(name: str, arguments: Sequence[str], *, module: bool = False) ->
 
     Raises what the program raises, and `ArgumentValueError` if there is no such file.
     """
+    if read_environment(TRITON) not in (None, "", "0"):
+        install_announced()
     try:
         if module:
             with _started_with([name, *arguments], ""):
@@ -127,6 +133,10 @@ def run_program(name: str, arguments: Sequence[str], *, module: bool = False) ->
                 runpy.run_path(name, run_name="__main__")
     except SystemExit as exit_:
         return _status(exit_.code)
+    except ModuleNotFoundError as error:
+        if error.name == "triton":
+            error.add_note(f"{TRITON}=1 in the environment lets `import triton` give tile")
+        raise
     return 0
 
 
@@ -225,10 +235,11 @@ def run_with_checked_output(run: Callable[[], int]) -> int:
 class PrintedErrors:
     """A context manager that prints an exception of a program as Python would, from its frames on.
 
-    Others propagate. status: that of the program.
+    Others propagate. status: that of the program. interrupts: print those of the keyboard, too.
     """
 
     status: int = 0
+    interrupts: bool = True
 
     def __enter__(self) -> PrintedErrors:
         return self
@@ -239,7 +250,8 @@ class PrintedErrors:
         error: BaseException | None,
         frames: TracebackType | None,
     ) -> bool:
-        if kind is None or not isinstance(error, Exception | KeyboardInterrupt):
+        printed = Exception | KeyboardInterrupt if self.interrupts else Exception
+        if kind is None or not isinstance(error, printed):
             return False
         if isinstance(error, OSError) and output_failed():
             return False  # the reader of the program's output has gone
