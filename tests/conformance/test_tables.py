@@ -114,6 +114,7 @@ def test_choices_between_constants(device: Device, ty: Scalar) -> None:
     y, z = np.zeros(64, np.float32), np.zeros(64, np.float32)
     module = module_of(by_cases, Pointer(ty), Pointer(F32), Pointer(F32), I32)
     device.run(module, (1, 1, 1), [x, y, z, np.int32(64)])
-    index = np.where((x >= 0) & (x < 256), x, 255).astype(np.int64)
+    wide = x.astype(np.int64)
+    index = np.where((wide >= 0) & (wide < 256), wide, 255)
     for out, wanted in ((y, first), (z, second)):
         np.testing.assert_array_equal(out.view(np.int32), wanted[index].view(np.int32))
