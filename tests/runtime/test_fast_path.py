@@ -942,6 +942,14 @@ def test_objects_with_an_address(noting: Noting) -> None:
     assert [tensor._version for tensor in second] == [0, 0, 0]
 
 
+def test_objects_on_a_device_without_its_number_have_no_fast_path(noting: Noting) -> None:
+    """The driver tells the device by their address, each time."""
+    kernel, arrays = new_launcher(), three()
+    for _ in range(3):
+        kernel[1,](*buffers(arrays, device="cuda"), 100, BLOCK=32)
+    assert (len(noting.launches), noting.repeats) == (3, [])
+
+
 def test_tensors_among_objects_are_noted(noting: Noting) -> None:
     kernel, (x, y, out) = new_launcher(), three()
     for _ in range(2):

@@ -366,3 +366,9 @@ def test_heuristics_that_raise_name_their_rule(noting: Noting) -> None:
     kernel = tile.heuristics({"BLOCK": lambda arguments: arguments["m"]})(new_launcher())
     with pytest.raises(HookError, match=r"the rule for BLOCK of add, .* raised KeyError"):
         kernel[4,](*three(), 100)
+
+
+def test_a_tuner_keeps_no_arrays(noting: Noting) -> None:
+    tuner, arrays = new_tuner(), three()
+    tuner[4,](*arrays, 100)
+    assert tuner.nargs is None

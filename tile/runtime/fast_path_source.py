@@ -173,6 +173,8 @@ class Writer:
         self._tensors[path] = word
         self._objects.add(path)
         self._parts += [f"{word}.dtype", f"{word}.device"]
+        # Without its number, the driver tells the device by the address.
+        self._checks.append(f"if ':' not in str({word}.device): raise TypeError")
         return address
 
     def _tuple(self, word: str, values: tuple[Any, ...], path: Path, rule: Rule) -> bool:

@@ -173,13 +173,16 @@ class Autotuner(Measuring):
     def launch_ordinary(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Any:
         """Launch without a fast path, tuning first if necessary."""
         call = self._checked(args, kwargs, grid)
-        observer = active_observer()
-        if isinstance(observer, NoLaunches):
-            return None
-        if observer is not None and not self._is_single:
-            return observer.launch_tuned(self.__name__, self._alternatives(call))
-        config = self.configs[0] if self._is_single else self._best(call)
-        return self._launch_chosen(call, config)
+        try:
+            observer = active_observer()
+            if isinstance(observer, NoLaunches):
+                return None
+            if observer is not None and not self._is_single:
+                return observer.launch_tuned(self.__name__, self._alternatives(call))
+            config = self.configs[0] if self._is_single else self._best(call)
+            return self._launch_chosen(call, config)
+        finally:
+            self.nargs = None  # which would keep the arrays alive
 
     def _launch_chosen(self, call: Call, config: Config) -> Any:
         """Launch with the chosen configuration."""
