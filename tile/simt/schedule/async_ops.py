@@ -8,7 +8,7 @@ After the expansion, waits get the counts of what is in flight in the new order 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tile.errors import PassError
@@ -107,21 +107,25 @@ class Issue:
     number: its position in the body before the schedule was expanded.
     """
 
-    op: Operation
+    defn: OpDef
     number: int
-    iteration: int
+    iteration: int = 0
 
 
-@dataclass
 class IssueOrder:
     """The order in which the operations of an expanded loop run.
 
     before: those in front of the loop, in order.
-    in_loop: those of the new body, by operation.
+    in_loop: those of the old and the new body, by operation.
     """
 
-    before: list[Issue] = field(default_factory=list)
-    in_loop: dict[Operation, Issue] = field(default_factory=dict)
+    def __init__(self, body: Iterable[Operation]) -> None:
+        self.before: list[Issue] = []
+        self.in_loop = {op: Issue(op.defn, number) for number, op in enumerate(body)}
+
+    def ahead(self, op: Operation, iteration: int) -> Issue:
+        """Return an operation of the old body, done early."""
+        return replace(self.in_loop[op], iteration=iteration)
 
     def pending(self, wait: Operation, completes: OpDef, body: Iterable[Operation]) -> int:
         """Return how many younger operations a wait leaves in flight in the new order.
@@ -134,10 +138,8 @@ class IssueOrder:
         nested = {op for op in ops if op is not wait and op.defn is not completes}
         left = 0 if nested else wait["pending"]
         # The iteration and number of what was issued, and if it is one operation.
-        done = [
-            (each.iteration, each.number, True) for each in self.before if each.op.defn is completes
-        ]
-        farthest = max((each.iteration for each in self.in_loop.values()), default=0)
+        done = [(x.iteration, x.number, True) for x in self.before if x.defn is completes]
+        farthest = max(each.iteration for each in self.in_loop.values())
         counts: list[int] = []
         for iteration in range(farthest + 2):
             for op in ops:

@@ -15,7 +15,6 @@ from tile.simt.ops import wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import (
     COUNTED_WAITS,
-    Issue,
     IssueOrder,
     check_early,
     count_issued_since,
@@ -93,7 +92,6 @@ class _Group:
     """Operations that are done the same number of iterations early, from one backward slice."""
 
     distance: int
-    order: int
     ops: list[Operation] = field(default_factory=list)
 
 
@@ -102,22 +100,19 @@ def _groups(body: Block) -> list[_Group]:
 
     Those of one stage and order are a group, with those that use their results.
     """
-    groups: dict[tuple[int, int], _Group] = {}
+    groups: dict[tuple[int, int], _Group] = {}  # by order and stage
     group_of: dict[Operation, _Group] = {}
-    for op in body:
-        stage, order = _stage(op), _order(op)
-        if stage >= 0:
-            continue
+    for op in (op for op in body if _stage(op) < 0):
         check_early(op)
-        used = (group_of[value.op] for value in op.inputs if value.op in group_of)
-        group = next((each for each in used if each.distance == -stage), None)
-        if group is None:
-            group = groups.setdefault((stage, order), _Group(-stage, order))
+        used = [group_of[value.op] for value in op.inputs if value.op in group_of]
+        used = [group for group in used if group.distance == -_stage(op)]
+        own = _order(op), _stage(op)
+        group = used[0] if used else groups.setdefault(own, _Group(-_stage(op)))
         group.ops.append(op)
         group_of[op] = group
     for group in groups.values():
         group.ops.sort(key=_order)
-    return sorted(groups.values(), key=lambda group: group.order)
+    return [groups[key] for key in sorted(groups, key=lambda key: key[0])]
 
 
 class _Expansion:
@@ -129,13 +124,12 @@ class _Expansion:
         (self.body,) = loop.regions
         assert self.body.last is not None
         self.end: Operation = self.body.last
-        self.numbers = {op: number for number, op in enumerate(self.body)}
         self.groups = _groups(self.body)
         self.early = {op for group in self.groups for op in group.ops}
         self.deferred = sorted((op for op in self.body if _stage(op) > 0), key=_order)
         self.waits = [op for op in self.deferred if is_carried_wait(op, self.deferred)]
         self.order: dict[Operation, int] = {}  # of other operations, in the order of the new body
-        self.issues = IssueOrder()
+        self.issues = IssueOrder(self.body)
 
     def run(self) -> None:
         distance = max(abs(_stage(op)) for op in self.body)
@@ -171,7 +165,7 @@ class _Expansion:
         arranged: dict[Operation, int] = {}
 
         def place(op: Operation, order: int) -> None:
-            if op in self.numbers and op not in arranged and op is not self.end:
+            if op.block is self.body and op not in arranged and op is not self.end:
                 for value in (value for nested in op.walk() for value in nested.inputs):
                     if value.op is not None and value.op is not op:
                         place(value.op, order)
@@ -179,7 +173,7 @@ class _Expansion:
 
         for op in sorted(self.body, key=lambda op: (op in moved, _order(op))):
             place(op, _order(op))
-        if list(arranged) != list(self.numbers)[:-1]:
+        if [*arranged, self.end] != list(self.body):
             for op in arranged:
                 op.move_before(self.end)
         self.order = {op: order for op, order in arranged.items() if op not in moved}
@@ -192,9 +186,6 @@ class _Expansion:
 
     def _count_issues(self) -> None:
         """Set how many younger operations waits leave in flight that wait for all older ones."""
-        for op in self.body:
-            if op in self.numbers:
-                self.issues.in_loop[op] = Issue(op, self.numbers[op], 0)
         for op in self.body:
             completes = COUNTED_WAITS.get(op.defn)
             if completes is not None and not op.results:
@@ -228,19 +219,18 @@ class _Ahead:
         self.sources = self._sources()
         inits = self.loop.inputs[3:]
         self.carried = [inits[position] for position in self.sources.carried]
-        # Loads that addresses are computed from, and what only depends on these.
+        # Loads that addresses are computed from come first, with what they need.
         self.early, first = self.sources.loads, {*self.sources.loads}
         for op in reversed(self.sources.ops):
             if op in first:
                 first.update(value.op for value in op.inputs if value.op is not None)
         in_order = sorted(self.sources.ops, key=lambda op: op not in first)
         self.sources = replace(self.sources, ops=tuple(in_order))
-        after = {*self.early}
+        # The group, and what depends on its early loads that nothing else needs.
+        after, self.inside = {*self.early}, {*group.ops}
         for op in self.sources.ops:
             if any(value.op in after for value in op.inputs):
                 after.add(op)
-        self.dependent = [op for op in self.sources.ops if op in after - first]
-        self.inside = {*group.ops}  # with the dependent operations that nothing else needs
         for op in reversed(self.sources.ops):
             if op in after and all(user in self.inside for x in op.results for user in x.users):
                 self.inside.add(op)
@@ -288,17 +278,10 @@ class _Ahead:
         for number in range(distance):
             if not self.early:
                 advance_to(number)
-            mapping, dependent = ahead[number], [*self.dependent]
             for op in self.group.ops:
-                if op in self.early:
-                    continue
-                if any(value.op in dependent for value in operands_of(op, self.body)):
-                    for new in (mapping[each.result].op for each in dependent):
-                        assert new is not None
-                        new.move_before(self.loop)
-                    dependent.clear()
-                self._copy(op, before, mapping, present[number], number, self._init)
-                self.expansion.issues.before.append(Issue(op, self.expansion.numbers[op], number))
+                if op not in self.early:
+                    self._copy(op, before, ahead[number], present[number], number, self._init)
+                    self.expansion.issues.before.append(self.expansion.issues.ahead(op, number))
         inits = [mapping[value] for mapping in ahead for value in self.crossing]
         count, width = len(inits), len(self.crossing)
 
@@ -329,7 +312,7 @@ class _Ahead:
             if inside is not None and op.defn not in COUNTED:
                 at = inside
             new = self._copy(op, at, mapping, exists, distance)
-            self.expansion.issues.in_loop[new] = Issue(op, self.expansion.numbers[op], distance)
+            self.expansion.issues.in_loop[new] = self.expansion.issues.ahead(op, distance)
         return mapping
 
     def _may_branch(self) -> bool:
