@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tile.backends.packages import required_packages
+from tile.backends import required_packages
 
 UNKNOWN = b"generic\0"
 DEVICE_BYTES = 2048  # of the struct, of which `llvm_cpu` is at byte 640 in PoCL 3.0

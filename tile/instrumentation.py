@@ -1,7 +1,6 @@
 """Values of the current thread or task: the active fault reports and traces that launches write to.
 
-This module is separate from `tile.faults` and `tile.trace_data`, so that a
-process that neither checks nor traces does not import those.
+This module is separate from `tile.trace_data`, which a process that does not trace does not import.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tile.faults import LaunchKey
+from tile.faults import FaultLog, LaunchKey
 
 if TYPE_CHECKING:
-    from tile.faults import FaultLog
     from tile.trace_data import TraceData
 
 T = TypeVar("T")

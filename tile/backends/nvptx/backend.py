@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
+from tile.backends import required_packages
 from tile.backends.base import Artifact, DeviceMemory, Options, Target
 from tile.backends.capabilities import ExportedParameter, Requirement, Timer
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
-from tile.backends.packages import required_packages
 from tile.errors import BackendError, TileError
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tile._lazy import lazy_import
+from tile.backends import required_packages
 from tile.backends.base import Artifact, DeviceMemory, Options, Target
 from tile.backends.capabilities import Requirement
 from tile.backends.opencl.launch_metadata import LaunchMetadata
 from tile.backends.opencl.target import NAMED, Capabilities
-from tile.backends.packages import required_packages
 from tile.ir.module import Module
 
 if TYPE_CHECKING:
