@@ -24,7 +24,7 @@ ITERATIONS = 6  # the most
 
 @dataclass(frozen=True)
 class DotLoop:
-    """The constants of the kernel below."""
+    """The constants of the kernel below, but for COUNT: `n` as a constant, or -1."""
 
     M: int
     N: int
@@ -68,8 +68,9 @@ def dot_loop(
     LEFT: tl.constexpr, RIGHT: tl.constexpr,
     MASKED: tl.constexpr, CARRIED: tl.constexpr, BRANCH: tl.constexpr, STORED: tl.constexpr,
     INNER: tl.constexpr, BARRIER: tl.constexpr, SCALED: tl.constexpr, REDUCED: tl.constexpr,
-    TWICE: tl.constexpr, STEP: tl.constexpr, WISHED: tl.constexpr,
+    TWICE: tl.constexpr, STEP: tl.constexpr, WISHED: tl.constexpr, COUNT: tl.constexpr,
 ):  # fmt: skip
+    n = COUNT if COUNT >= 0 else n
     i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     left_at = i[:, None] * K + k[None, :]
     right_at = k[:, None] * N + j[None, :]
@@ -177,4 +178,5 @@ def make(pick: Pick) -> Case:
         "z_ptr": np.zeros(loop.M * loop.K, dtype),
         "n": np.int32(iterations),
     }
-    return jitted.case(dot_loop, (1, 1, 1), arguments, asdict(loop))
+    constants = asdict(loop) | {"COUNT": iterations if pick(3) == 0 else -1}
+    return jitted.case(dot_loop, (1, 1, 1), arguments, constants)

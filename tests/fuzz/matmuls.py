@@ -188,8 +188,10 @@ def matmul(
     STORES: tl.constexpr, LEFT_TRANSPOSED: tl.constexpr, RIGHT_TRANSPOSED: tl.constexpr,
     PERSISTENT: tl.constexpr, FLATTEN: tl.constexpr, WARP_SPECIALIZE: tl.constexpr,
     EPILOGUE: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr, SUM: tl.constexpr,
+    DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """See the top."""
+    """See the top. DEPTH: `k` as a constant; -1 for none."""
+    k = DEPTH if DEPTH >= 0 else k
     if PERSISTENT:
         count = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
         for number in tl.range(
@@ -239,6 +241,7 @@ def make(pick: Pick) -> Case:
         "b_pitch": np.int32(b.shape[1]),
         "c_pitch": np.int32(c.shape[1]),
     }
-    constants = asdict(options) | {"SUM": tl.int32 if whole else tl.float32}
     programs = 1 + pick(tiles) if options.PERSISTENT else tiles
+    depth = k if pick(3) == 0 else -1
+    constants = asdict(options) | {"SUM": tl.int32 if whole else tl.float32, "DEPTH": depth}
     return jitted.case(matmul, (programs, 1, 1), arguments, constants)

@@ -129,9 +129,9 @@ def test_any_number_of_iterations(name: str, bounds: dict[str, int], target: Sim
     for dot in (dynamic, mixed, bounded):
         machine = check(dot, target, 3, bounds)
         assert machine.copied == (2 * iterations if target is CP_ASYNC else 0)
-        assert machine.stored == (
-            0 if target is CP_ASYNC else (1 + iterations) * (1 + (target is PLAIN))
-        )
+        # Without bounds that are numbers, each iteration stores for the next one, which may be none.
+        stores = 1 + (0 if dot is bounded and iterations < 2 else iterations)
+        assert machine.stored == (0 if target is CP_ASYNC else stores * (1 + (target is PLAIN)))
 
 
 @pytest.mark.parametrize("num_stages", range(6))

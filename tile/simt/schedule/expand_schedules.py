@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tile.errors import PassError
 from tile.ir.core import Block, Operation, Value
+from tile.ir.effects import constant_of, iterations
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import control, memory
@@ -30,6 +31,7 @@ from tile.simt.schedule.deferred_ops import DeferredOps, expand_deferred_waits, 
 from tile.simt.schedule.trip_count import TripCount
 from tile.transforms.dce import remove_dead
 from tile.transforms.region_utils import add_loop_carried
+from tile.transforms.unroll import unroll_fully
 
 # Operations that waits count: a loop does them in each iteration.
 COUNTED = frozenset(COUNTED_WAITS.values())
@@ -69,14 +71,28 @@ def expand_schedules(module: Module) -> None:
     Operations of stage 1 run an iteration later, and once more after the loop; the first iteration
     is peeled (`deferred_ops`). A wait for what the loop only carries needs no peeled iteration
     either. Waits that count what is in flight get the counts of the new order (`async_ops`).
+
+    A loop of as many iterations as its earliest operations are early is unrolled, without what is
+    in front of it. So is a loop of one iteration, which `canonicalize` keeps if it has dots.
     """
     for function in module:
         loops = [op for op in function.walk() if op.defn is control.for_]
-        loops = [loop for loop in loops if any(op.schedule for op in loop.regions[0])]
-        for loop in loops:
+        scheduled = [loop for loop in loops if any(op.schedule for op in loop.regions[0])]
+        short = list(filter(_is_short, loops))
+        for loop in scheduled:
             _Expansion(loop).run()
-        if loops:
+        for loop in reversed(short):  # those inside first
+            numbers = iterations(loop)
+            if numbers is not None:  # as before, unless an iteration was peeled
+                unroll_fully(loop, numbers)
+        if scheduled or short:
             remove_dead(function)
+
+
+def _is_short(loop: Operation) -> bool:
+    """Return True if early operations of all iterations of a loop are in front of it."""
+    numbers = iterations(loop)
+    return numbers is not None and len(numbers) <= max(1, -min(map(_stage, loop.regions[0])))
 
 
 def _stage(op: Operation) -> int:
@@ -302,11 +318,12 @@ class _Ahead:
         exists = trip_count.exists(build, induction, distance)
         later = trip_count.index_after(build, induction, distance)
         inside = None
-        if exists is not None and self._may_branch():
+        is_absent = exists is not None and constant_of(exists) is False  # all are in front
+        if exists is not None and not is_absent and self._may_branch():
             inside, exists = self._branch(build, exists), None
         mapping = self._advance(inside or build, later, exists)
         for op in self.group.ops:
-            if op in self.early:
+            if op in self.early or (is_absent and not op.results and op.defn not in COUNTED):
                 continue
             at = LayoutBuilder(self.body, self.anchors[op], self.loop.loc)
             if inside is not None and op.defn not in COUNTED:

@@ -6,7 +6,7 @@ from functools import cache
 
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
-from tile.ir.effects import constant_of
+from tile.ir.effects import constant_of, iterations
 from tile.ir.expressions import Expression, is_before
 from tile.ir.ops import arith
 from tile.ir.types import I1, I64, Scalar
@@ -26,6 +26,7 @@ class TripCount:
         assert isinstance(self.lower.type, Scalar)
         self.type: Scalar = self.lower.type
         self.constant_step = _integer(self.step)
+        self.trips = iterations(loop)
         self.before = Builder.before(loop)
         self.limit, self.stride = cache(self._limit), cache(self._stride)
 
@@ -64,6 +65,8 @@ class TripCount:
         None if it always does. `index` is the loop's induction variable, or `lower` where the trip
         count may be 0.
         """
+        if self.trips is not None and distance >= len(self.trips):
+            return build.constant(False, I1)
         if self.constant_step is None:
             return self._exists_by_step(build, index, distance)
         if self._constant_index(index, distance) is not None:  # compared with the bound itself

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tile.ir.core import Operation, Value
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.effects import constant_of, iterations
+from tile.ir.op_definition import Trait
 from tile.ir.ops import arith, control, shape
 from tile.ir.rewriter import Rewriter
 from tile.ir.types import Tile
@@ -89,11 +90,16 @@ def if_to_select(op: Operation, rewriter: Rewriter) -> Sequence[Value] | None:
 
 @CANONICAL.simplification(control.for_)
 def for_with_at_most_one_iteration(op: Operation, _: Rewriter) -> Sequence[Value] | None:
-    """Replace a loop with zero iterations by its initial values, one with one by its body."""
+    """Replace a loop with zero iterations by its initial values, one with one by its body.
+
+    A loop of one iteration that has dots stays, as loads of loops become async copies.
+    """
     inits, numbers = op.inputs[3:], iterations(op)
     if op.inputs[0] is op.inputs[1] or numbers == range(0):
         return inits
     if numbers is None or len(numbers) > 1:
+        return None
+    if any(inner.has_trait(Trait.DOT) for inner in op.regions[0]):
         return None
     return splice(op.regions[0], op, [op.inputs[0], *inits])
 

@@ -68,7 +68,9 @@ def pipeline_loops(
     async copies, or none that suit a load, the load is done one iteration early, registers
     permitting, and so are scalars that operands are computed from. A loop with a `num_stages` of
     its own has that many stages, and its other loads are done one iteration early, too. There is a
-    stage less if a second program is then co-resident and dots read registers.
+    stage less if a second program is then co-resident and dots read registers. A loop of at most
+    `num_stages` iterations, if their number is constant, has a stage for each and issues all copies
+    before the first wait; `expand-schedules` unrolls it.
 
         for %i = %a to %n step %c {               %m = local_alloc : shared<.., stages = 3>
           %x = load %p                            for %i = %a to %n step %c iter(%k = %0) {

@@ -61,7 +61,8 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     read issued. The operands that are `double_buffered` get two buffers each.
 
     TMA loads complete on mbarriers, other copies in commit groups. Where a wgmma need only wait for
-    copies, those of later iterations are issued after it.
+    copies, those of later iterations are issued after it. Copies of a loop whose iterations have
+    stages of their own wait for no reader.
     """
     loop = plan.loop
     (body,) = loop.regions
@@ -83,7 +84,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         issued = channel.issue(top, loads, addresses, iteration)
         if loads is cp_async:
             issued = [*indices, *issued]
-        early = issue_stage(loads[0].issue, plan.stages, free=1)
+        early = issue_stage(loads[0].issue, plan.stages, free=0 if plan.resident else 1)
         schedule.add(point, Rank.COPIES, early, issued)
     waits = [channel.wait(top, iteration) for channel in channels]
     schedule.add(Point(), Rank.WAITS, 0, waits)

@@ -11,7 +11,7 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.dot_tiles import feeds_dot
 from tile.ir.core import Function, Operation, Value
-from tile.ir.effects import is_zero
+from tile.ir.effects import is_zero, iterations
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.control import WarpSpecialize
@@ -82,6 +82,12 @@ class LoopPlan:
     def stages(self) -> int:
         """The stages of the buffers of async copies."""
         return self.async_loads[0].stages
+
+    @property
+    def resident(self) -> bool:
+        """True if each iteration has a stage of its own: all copies can be issued at once."""
+        numbers = iterations(self.loop)
+        return numbers is not None and len(numbers) <= self.stages
 
     @property
     def buffered(self) -> tuple[BufferedLoad, ...]:
@@ -203,7 +209,11 @@ class LoopPlanner:
         early: loads that may be done as early as async copies, for their addresses.
         """
         most = max([buffer_stages(each.issue, stages) for each in async_loads], default=0)
-        for async_stages in (*range(most, 1, -1), 0):
+        numbers = iterations(loop)
+        if numbers is not None and not self.may_specialize(loop):
+            most = min(most, max(1, len(numbers)))
+        least = 2 if most > 1 else 1
+        for async_stages in (*range(most, least - 1, -1), 0):
             copies = in_stages(async_loads, async_stages)
             sources = backward_slice(loop, [x for each in copies for x in each.load.inputs], early)
             assert sources is not None, "a load was chosen that cannot be done early"
@@ -233,7 +243,7 @@ class LoopPlanner:
         with 4 stages and one program, 53.2 with 3 and two.)
         """
         dots = _dots(plan.loop)
-        if not plan.async_loads or plan.stages == 2 or not dots:
+        if not plan.async_loads or plan.stages <= 2 or not dots:
             return plan
         wgmmas = [op for op in dots if op.has_trait(Trait.IN_FLIGHT)]
         waits = all(map(completes_in_block, wgmmas))
