@@ -50,15 +50,36 @@ def test_results(
     np.testing.assert_array_equal(result, shift_conv_reference(*some))
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_tiles_of_two_parts(swapped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"BLOCK_M": 64, "REST": 64, "BLOCK_N": 64, "BLOCK_K": 32, "SWAPPED": swapped}
+    if swapped:
+        config |= {"BLOCK_M": 32, "REST": 16}
+    options = {"CACHE": ".ca", "SPREAD": True, "launch_pdl": True, "num_warps": 4, "num_stages": 3}
+    table = Table({(ANY, ANY, ANY): {**config, **options}}, {})
+    monkeypatch.setattr(shift_tables, "DESCRIBED", table)
+    some = arguments(64)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.shift_conv(*some, 8)
+    np.testing.assert_array_equal(result, shift_conv_reference(*some))
+
+
 def test_both_kinds_of_copies() -> None:
     pytest.importorskip("llvmlite")
     x, filters, down, right = arguments(64)
-    shape = {"RUN": 8, "EVEN": True, "DESCRIBED": True, "WIDE": False, "SWAPPED": True}
-    shape["STORED"] = True
+    shape = {"RUN": 8, "DESCRIBED": True, "WIDE": False, "SWAPPED": True}
+    shape |= {
+        "STORED": True,
+        "CACHE": "",
+        "SPREAD": False,
+        "REST": 0,
+        "FILTERS": 72,
+        "CHANNELS": 64,
+    }
     kinds = {"PRECISION": "ieee", "SUMS": tile.language.float32}
     blocks = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32}
     arrays = x, filters, down, right, np.empty((2, 7, 5, 72), np.float16)
-    sizes = 7, 5, (divisor(7), divisor(5), divisor(2)), 70, 72, 64
+    sizes = 7, 5, (divisor(7), divisor(5), divisor(2)), 70
     with tile.backend("nvptx:sm_90a"):
         kernel = shift_conv_kernel.warmup(*arrays, *sizes, grid=(1,), **shape, **kinds, **blocks)
     text = kernel.asm["ptx"]

@@ -72,12 +72,14 @@ def shift_conv(
         sizes = pixels, count, channels
         config = configuration(call, weights, result, sizes, run, precision)
         columns = tile.cdiv(count, config["BLOCK_N"])
-        launch(shift_conv_kernel, (tile.cdiv(pixels, config["BLOCK_M"]) * columns,))(
+        rows = tile.cdiv(pixels, config["BLOCK_M"] + config["REST"])
+        launch(shift_conv_kernel, (rows * columns,))(
             *(x, filters, shift_h, shift_w, result.value, height, width),
-            *((divisor(height), divisor(width), divisor(columns)), pixels, count, channels),
+            *((divisor(height), divisor(width), divisor(columns)), pixels),
+            FILTERS=count,
+            CHANNELS=channels,
             RUN=run,
-            EVEN=channels > 0 and channels % config["BLOCK_K"] == 0,
-            WIDE=not config["DESCRIBED"] or image.size > MOST,
+            WIDE=image.size > MOST,
             PRECISION=precision,
             SUMS=getattr(tl, accumulator(image.dtype).name),
             **config,

@@ -10,10 +10,12 @@ from tile.ops.linear.configurations import PORTABLE, tiles, tiles_of
 from tile.ops.linear.few_tiles import dependent
 
 VECTOR = 4  # channels of a run that are loaded at once
-# For 16-bit types. H200, float16: runs of 8 channels of figure 11 (docs/results/paper.md,
-# 2026-11-29), and single ones of 16 images of 56 x 56 x 256 and 256 filters (2026-11-26); the
-# entries for fewer filters are not measured. Launches are dependent: most of these few microseconds
-# is latency.
+# For 16-bit types. REST: pixels of a tile besides BLOCK_M. CACHE: of copies of vectors; parts of a
+# sector have other shifts, so that it is read again. SPREAD: the next launch begins after the loop,
+# when multiprocessors are equally full. H200, float16: runs of 8 channels of figure 11
+# (docs/notes/ops.md, 2026-11-29), and single ones of 16 images of 56 x 56 x 256 and 256 filters
+# (2026-11-26); the entries for fewer filters are not measured. Launches are dependent: most of
+# these few microseconds is latency.
 RUNS = Table(
     PORTABLE,
     {
@@ -21,6 +23,11 @@ RUNS = Table(
             (ANY, 64, ANY): tiles(64, 64, 64, stages=4),
             (1024, ANY, ANY): dependent(64, 64, 128),
             (4096, ANY, ANY): dependent(64, 256, 64),
+            (ANY, 128, 64): {
+                **dependent(128, 128, 64, stages=2),
+                "STORED": True,
+                "CACHE": ".ca",
+            },
             (ANY, 128, ANY): {**dependent(64, 128, 64, stages=2), "STORED": True},
             (16384, ANY, ANY): dependent(64, 128, 64),
             (ANY, ANY, ANY): tiles(64, 256, 64, stages=2),
@@ -37,8 +44,15 @@ DESCRIBED = Table(
             (1024, 64, ANY): {**dependent(16, 64, 128, stages=5), "SWAPPED": True},
             (1024, ANY, ANY): {**dependent(32, 128, 128, stages=5), "SWAPPED": True},
             (4096, 128, ANY): {},
+            (4096, ANY, 256): {**dependent(64, 128, 64, stages=5), "REST": 32, "SWAPPED": True},
             (4096, ANY, ANY): dependent(64, 256, 64, stages=5),
             (16384, 128, ANY): {},
+            (16384, ANY, 128): {
+                **dependent(64, 128, 64),
+                "STORED": True,
+                "CACHE": ".ca",
+                "SPREAD": True,
+            },
             (16384, ANY, ANY): dependent(64, 128, 64),
             (ANY, ANY, ANY): {},
         }
@@ -79,6 +93,7 @@ def configuration(
     elif dtype.itemsize == 2:
         config = SINGLE.select(backend, *sizes)
     is_described = bool(described) and call.describes(weights)
-    config = {"SWAPPED": False, "STORED": False, **(described if is_described else config)}
+    defaults = {"SWAPPED": False, "STORED": False, "CACHE": "", "SPREAD": False, "REST": 0}
+    config = {**defaults, **(described if is_described else config)}
     config |= {"DESCRIBED": is_described, "STORED": config["STORED"] and call.describes(result)}
     return {name: value for name, value in config.items() if name != "GROUP"}
