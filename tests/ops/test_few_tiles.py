@@ -16,6 +16,7 @@ from tests.sampling import sample
 from tile.ops.core.call import F16
 from tile.ops.core.tables import Table
 from tile.ops.linear.few_tiles import FewTiles, few_tiles
+from tile.ops.linear.wide_tiles import wide_tiles
 
 
 @pytest.fixture
@@ -148,3 +149,25 @@ def test_tiles_are_of_the_backend_that_they_were_measured_on(backend: str) -> No
     for m, k in ((1760, 1760), (4096, 1024)):
         assert few_tiles("nvptx", F16, (0, k, 1), (0, 64, 1), (1, m, 64, k)) is not None
         assert few_tiles(backend, F16, (0, k, 1), (0, 64, 1), (1, m, 64, k)) is None
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "tile_of_result", "splits"),
+    [
+        (96, 4096, 4096, (64, 128), 2),
+        (192, 14336, 4096, (64, 192), 1),
+        (333, 4096, 11008, (128, 192), 2),
+        (512, 8192, 8192, (128, 256), 1),
+    ],
+)
+def test_tiles_and_splits_of_wide_results(
+    m: int, n: int, k: int, tile_of_result: tuple[int, int], splits: int
+) -> None:
+    """The tiles that were the fastest of those measured, or nearly."""
+    config = wide_tiles("nvptx", m, n, k)
+    assert (config["BLOCK_M"], config["BLOCK_N"]) == tile_of_result and config["splits"] == splits
+
+
+@pytest.mark.parametrize("shape", [(64, 4096, 4096), (1024, 4096, 4096), (96, 4088, 4096)])
+def test_results_that_are_not_wide(shape: tuple[int, int, int]) -> None:
+    assert not wide_tiles("nvptx", *shape) and not wide_tiles("interp", 96, 4096, 4096)

@@ -20,6 +20,7 @@ from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
+from tile.ops.linear.wide_tiles import wide_tiles
 
 Strides = tuple[int, int, int]
 LINE = 64  # elements: of a line of the L2 cache
@@ -152,6 +153,8 @@ def few_tiles(
     if thin:
         return FewTiles(thin, swapped=True)
     config = BETWEEN_LINES.select(backend, n, count, k) if is_between_lines(b) else {}
+    if batches == 1 and not swapped:
+        config = config or wide_tiles(backend, m, n, k)
     config = config or FEW.select(backend, m, n, count, k)
     if config and count <= AT_ONCE:
         config = {**config, "GROUP": 1}

@@ -55,7 +55,8 @@ def strided_matmul(
     if not batches * m * n:
         return
     few = few_tiles(call.backend, dtype, a.strides, b.strides, sizes)
-    config = few.config if few else tiles_of(call.backend, dtype, m, n, k, precision)
+    config = dict(few.config if few else tiles_of(call.backend, dtype, m, n, k, precision))
+    chosen, persistent = config.pop("splits", None), config.pop("persistent", False)
     swapped = few is not None and few.swapped
     rows, columns = (n, m) if swapped else (m, n)
     tiles = tile.cdiv(rows, config["BLOCK_M"]) * tile.cdiv(columns, config["BLOCK_N"])
@@ -63,7 +64,7 @@ def strided_matmul(
     by_fma = dtype == F32 and precision == "ieee"
     least = tile.cdiv(LEAST_FMA_INNER if by_fma else LEAST_INNER, config["BLOCK_K"])
     busy = tile.cdiv(tiles * batches, FMA_RESIDENT if by_fma else 1)
-    splits = splits_of(call, splits, busy, steps, least, LEAST_SPLITS if few else 1)
+    splits = splits_of(call, splits or chosen, busy, steps, least, LEAST_SPLITS if few else 1)
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     several, sums = splits > 1, sums_of(dtype)
     parts = call.new((splits, batches * m, n), sums) if several else None
@@ -71,8 +72,6 @@ def strided_matmul(
     wide = reaches_far(a, b, sizes)
     if swapped:
         a, b, target = b.transposed(), a.transposed(), target.transposed()
-    config = dict(config)
-    persistent = config.pop("persistent", False)
     programs = min(tiles, PROGRAMS[call.backend]) if persistent else tiles
     grid, order = batched_grid(programs, batches)
     launch(matmul_kernel, (*grid, splits))(

@@ -11,7 +11,8 @@ from tile.ops.sequence.attention_loop import LOG2_E
 from tile.ops.sequence.decode_kernels import add_parts_kernel, decode_kernel
 
 BLOCK_N = 64  # keys of an iteration
-# Programs that keep all multiprocessors busy, by backend: two for each of an H200's 132.
+# Programs that run at once, by backend: two on each of an H200's 132 multiprocessors. 320 for 64
+# heads take 42.7 us, 256 take 36.4.
 PROGRAMS = {"nvptx": 264}
 
 
@@ -56,5 +57,4 @@ def launch_by_keys(
 
 def parts_of(call: Call, heads: int, keys: int) -> int:
     """Return into how many parts keys are split, of two iterations or more."""
-    wanted = tile.cdiv(PROGRAMS.get(call.backend, 4), heads)
-    return max(1, min(wanted, keys // (2 * BLOCK_N)))
+    return max(1, min(PROGRAMS.get(call.backend, 4) // heads, keys // (2 * BLOCK_N)))
