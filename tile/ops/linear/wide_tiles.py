@@ -1,8 +1,8 @@
 """Tiles of matmuls of 65 to 1023 rows by thousands of columns, by the time that they take.
 
-Multiprocessors have one program at a time, so a matmul takes as long as the programs of the one with
-the most. In two splits of the inner axis each takes half as long, and another kernel adds up their
-sums.
+Multiprocessors have one program at a time, so a matmul takes as long as the programs of the one
+with the most. In two splits of the inner axis each takes half as long, and another kernel adds up
+their sums.
 """
 
 from __future__ import annotations
