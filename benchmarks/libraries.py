@@ -12,8 +12,9 @@ in another it is tile, which reports the same version. Both have empty caches, a
 on one GPU. Each compares an operator's first results with PyTorch's. Then both are sampled once in
 each pair, in random order: the GPU's time by CUDA events around the replay of a graph of calls (or
 of calls, if the operator cannot be captured), and the host's time until a call returns, the median
-of 20 calls after three that are not timed. The table has medians; the ratio is that of pairs, with its 95 % interval by order statistics. At last, two
-new processes time first calls with the caches of the former.
+of 20 calls after three that are not timed. The table has medians; the ratio is that of pairs, with
+its 95 % interval by order statistics. At last, two new processes time first calls with the caches
+of the former.
 
 FLA's alternatives to its kernels, in Gluon and TileLang, are turned off. Autotuners with more
 configurations than `--configs` try so many of them, the same in both processes. The exit status is
