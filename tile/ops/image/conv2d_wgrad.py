@@ -17,6 +17,8 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array, wide
+from tile.ops.image.aligned_convolution import planes_pay
+from tile.ops.image.aligned_images import Copy, copied, copy_images, new_image
 from tile.ops.image.conv_arguments import (
     channels_in,
     channels_last,
@@ -24,9 +26,9 @@ from tile.ops.image.conv_arguments import (
     grouped,
 )
 from tile.ops.image.depthwise_wgrad import depthwise_wgrad
-from tile.ops.image.images import image_of, in_layout, layout_of
+from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.matmul_wgrad import wgrad_by_matmul
-from tile.ops.image.windows import Window, edges_of, pair, window_counts, windows_of
+from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.splits import check_splits
 
 
@@ -70,9 +72,30 @@ def conv2d_wgrad(
         if channels == groups > 1:
             depthwise_wgrad(call, grad, image, result, windows, splits)
         else:
-            options = (windows, groups, splits, precision, layout == "NHWC")
-            wgrad_by_matmul(call, grad, image, result, *options)
+            options = windows, groups, splits, precision
+            _by_matmul(call, grad, image, image_of(result, layout), *options)
     return result.value
+
+
+def _by_matmul(
+    call: Call,
+    dy: Image,
+    x: Image,
+    result: Image,
+    windows: Windows,
+    groups: int,
+    splits: int | None,
+    precision: str,
+) -> None:
+    """Write the gradient by a matmul, of copies and with one of the result if these pay."""
+    dtype, last, target = result.operand.dtype, result.strides[3] == 1, result
+    if planes_pay(call, dtype, dy, result, x):
+        dy, x = copied(call, dtype, dy, x)
+        target = result if last else new_image(call, result.shape, dtype)
+    last = last or target is not result
+    wgrad_by_matmul(call, dy, x, target.operand, windows, groups, splits, precision, last)
+    if target is not result:
+        copy_images(Copy(target, result))
 
 
 def conv2d_wgrad_reference(

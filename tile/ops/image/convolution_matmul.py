@@ -17,6 +17,7 @@ import tile.language as tl
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.new_arrays import DType
 from tile.ops.image.images import Image
+from tile.ops.image.pixels import order_of
 from tile.ops.image.windows import Windows
 
 
@@ -60,7 +61,8 @@ class Convolution:
     def addresses(self) -> tuple[Any, ...]:
         """The arguments of a kernel by which it finds the pixels of a window, and the filters."""
         strides = self.x.strides, self.filters.strides, self.out.strides
-        extents = (*self.x.shape[1:3], *self.out.shape[1:3])
+        _, p, q, _ = self.out.shape
+        extents = (*self.x.shape[1:3], p, q, p * q)
         moves = self.windows.first, self.windows.step, self.windows.apart
         return (*strides, extents, *self.sizes[:2], *moves)
 
@@ -68,13 +70,11 @@ class Convolution:
     def constants(self) -> dict[str, Any]:
         """The constants that all kernels have."""
         _, _, s, channels = self.filters.shape
-        _, p, q, _ = self.out.shape
-        right = self.out.strides[2]
         return {
             "S": max(1, s),
             "CHANNELS": max(1, channels),
             "INNER": self.sizes[2],
-            "LINEAR": self.out.strides[:2] == (p * q * right, q * right),
+            "ORDER": order_of(self.out),
             "ACTIVATION": self.function,
             "PRECISION": self.precision,
         }
@@ -87,5 +87,5 @@ class Convolution:
     def into(self, parts: Operand) -> Convolution:
         """Return the convolution that writes sums of parts of the window, to be added up."""
         (_, p, q, _), columns = self.out.shape, parts.shape[-1]
-        out = Image(parts.value, self.out.shape, (p * q * columns, q * columns, columns, 1))
+        out = Image(parts, self.out.shape, (p * q * columns, q * columns, columns, 1))
         return replace(self, bias=None, function=None, out=out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,9 @@ from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.im2col_windows import fits_descriptor
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.few_tiles import dependent
+
+LEAST_CHANNELS = 32  # of an iteration
+LEAST_FILTERS = 16  # of a tile, where groups have some
 
 
 def rows(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[str, Any]:
@@ -22,8 +26,8 @@ def rows(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[str, A
 
 
 # By pixels, filters and the inner axis: H200, tasks 1 to 5 and 7 of docs/results/paper.md,
-# 2026-11-26, in rows since 2026-11-29 (docs/notes/ops.md), and 64 images of 56 x 56 x 64; by tf32,
-# the entry for 64 filters is not measured.
+# 2026-11-26, in rows since 2026-11-29 (docs/notes/ops.md), 64 images of 56 x 56 x 64, and 512 x 512
+# x 128; by tf32, the entry for 64 filters is not measured.
 HALF = Table(
     PORTABLE,
     {
@@ -33,7 +37,7 @@ HALF = Table(
             (1024, ANY, ANY): rows(64, 128, 64, stages=5),
             (4096, ANY, ANY): rows(128, 128, 64, stages=4),
             (ANY, 64, ANY): rows(128, 64, 64, warps=8),
-            (ANY, 128, ANY): rows(128, 128, 64, stages=4),
+            (65536, 128, ANY): rows(128, 128, 64, stages=4),
             (ANY, ANY, ANY): rows(128, 128, 64),
         }
     },
@@ -60,19 +64,23 @@ def im2col_configuration(conv: Convolution, phases: int = 1) -> Configuration | 
     The windows go to the right and below (`ahead`). phases: convolutions as this in one launch.
     """
     image, filters = conv.x, conv.filters
-    values = image.value, filters.value
-    operands = [op for op in conv.call.operands if any(op.value is value for value in values)]
-    half, rounded = operands[0].dtype.itemsize == 2, conv.precision == "tf32"
-    table = HALF if half else ROUNDED if operands[0].dtype == F32 and rounded else None
+    half, rounded = conv.dtype.itemsize == 2, conv.precision == "tf32"
+    table = HALF if half else ROUNDED if conv.dtype == F32 and rounded else None
     _, r, s, channels = filters.shape
     contiguous = filters.strides[3] == 1 or (filters.strides[0] == 1 and half)
     if table is None or image.strides[3] != 1 or not contiguous or image.start or not r * s:
         return None
     pixels, *others = conv.sizes
     config = table.select(conv.call.backend, phases * pixels, *others)
+    if channels % config["BLOCK_K"]:
+        config = {**config, "BLOCK_K": min(config["BLOCK_K"], LEAST_CHANNELS)}
+    if conv.groups > 1:
+        config = {**config, "BLOCK_N": math.gcd(filters.shape[0], config["BLOCK_N"]), "GROUP": 1}
     fits = (
         channels % config["BLOCK_K"] == 0
         and fits_descriptor(replace(conv.windows, count=(r, s)), image, conv.out)
-        and conv.call.describes(*operands)
+        and (conv.groups == 1 or conv.filter_step == filters.shape[0] * filters.strides[0])
+        and config["BLOCK_N"] >= LEAST_FILTERS
+        and conv.call.describes(image.operand, filters.operand)
     )
     return config if fits else None

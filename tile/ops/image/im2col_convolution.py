@@ -31,7 +31,9 @@ def im2col_conv2d_kernel(
     width,
     out_height,
     out_width,
+    channels,
     filters,
+    image_pixels,
     x_strides,
     filters_start,
     out_start,
@@ -47,8 +49,9 @@ def im2col_conv2d_kernel(
     S: tl.constexpr,
     CHANNELS: tl.constexpr,
     INNER: tl.constexpr,
+    PER_GROUP: tl.constexpr,
     SPLIT: tl.constexpr,
-    LINEAR: tl.constexpr,
+    ORDER: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
@@ -60,7 +63,7 @@ def im2col_conv2d_kernel(
     tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
     x = tl.make_im2col_descriptor(
         x_ptr,
-        [batches, height, width, CHANNELS],
+        [batches, height, width, channels],
         [x_strides[0], x_strides[1], x_strides[2], 1],
         [BLOCK_M, BLOCK_K],
         LOWER,
@@ -83,10 +86,11 @@ def im2col_conv2d_kernel(
         end = min(INNER, start + span)
         out_ptr += tl.program_id(1).to(tl.int64) * out_split
     first_pixel, first_filter = tile_row * BLOCK_M, tile_column * BLOCK_N
+    first_channel = 0 if PER_GROUP is None else first_filter // PER_GROUP * CHANNELS
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(start, end, BLOCK_K):
         r, s, channel = k // CHANNELS // S, k // CHANNELS % S, k % CHANNELS
-        a = x.load([first_pixel, channel], [r * APART[0], s * APART[1]])
+        a = x.load([first_pixel, first_channel + channel], [r * APART[0], s * APART[1]])
         at = filters_start + r * down + s * right
         if DENSE:
             b = weights.load([first_filter, at + channel]).T
@@ -96,8 +100,8 @@ def im2col_conv2d_kernel(
     pixel = first_pixel + tl.arange(0, BLOCK_M)[:, None]
     column = first_filter + tl.arange(0, BLOCK_N)[None, :]
     store_pixels(
-        *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width)),
-        *(pixel, column, pixels, filters, LINEAR, ACTIVATION),
+        *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width, image_pixels)),
+        *(pixel, column, pixels, filters, ORDER, ACTIVATION),
     )
 
 
@@ -106,8 +110,9 @@ def im2col_convolution(conv: Convolution, grid: tuple[int, int, int], **options:
     k, down, right, c = conv.filters.strides
     dense = c == 1
     batches, p, q, _ = conv.out.shape
-    extents = (batches, *conv.x.shape[1:3], p, q, conv.filters.shape[0])
-    launch(im2col_conv2d_kernel, (grid[0], grid[2]))(
+    count = conv.filters.shape[0]
+    extents = (batches, *conv.x.shape[1:3], p, q, conv.x.shape[3], count * conv.groups, p * q)
+    launch(im2col_conv2d_kernel, (grid[0] * grid[1], grid[2]))(
         *(*conv.arrays, *extents, conv.x.strides, *conv.starts[1:]),
         *((k if dense else c, down, right), conv.out.strides),
         LOWER=conv.windows.first,
@@ -115,6 +120,7 @@ def im2col_convolution(conv: Convolution, grid: tuple[int, int, int], **options:
         STEPS=(1, *conv.windows.step, 1),
         APART=conv.windows.apart,
         DENSE=dense,
+        PER_GROUP=count if conv.groups > 1 else None,
         SPLIT=grid[2] > 1,
         **conv.constants,
         **options,

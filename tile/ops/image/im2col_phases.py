@@ -45,7 +45,7 @@ def im2col_phases(
     """
     (k, r, s, c), (down, right) = filters.strides, map(_Axis, axes)
     weights = Image(
-        filters.value,
+        filters.operand,
         (filters.shape[3], down.count, right.count, filters.shape[0]),
         (c, r, s, k),
         filters.start,

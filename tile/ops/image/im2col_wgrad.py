@@ -92,7 +92,7 @@ def im2col_wgrad_configuration(
     call: Call, dy: Image, x: Image, windows: Windows
 ) -> Configuration | None:
     """Return a configuration for pixels that TMA copies; None if it cannot."""
-    operands = call.operands[:2]
+    operands = dy.operand, x.operand
     count, channels = dy.shape[3], x.shape[3]
     batches, p, q, _ = dy.shape
     rows = dy.strides[:2] == (p * q * dy.strides[2], q * dy.strides[2])

@@ -1,6 +1,6 @@
 """Images and filters as batch x height x width x channels, whatever the order of their axes.
 
-Kernels address elements by strides, so that neither layout is copied into the other.
+Kernels address elements by strides. Convolutions copy planes where that pays (aligned_images.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,20 @@ LAYOUTS: dict[str, Four] = {"NHWC": (0, 1, 2, 3), "NCHW": (0, 2, 3, 1)}
 class Image:
     """An array, of which the element at the index 0 is element `start`; strides are in elements."""
 
-    value: Any
+    operand: Operand
     shape: Four
     strides: Four
     start: int = 0
+
+    @property
+    def value(self) -> Any:
+        """The array, as an argument of a kernel."""
+        return self.operand.value
+
+    @property
+    def channels_last(self) -> bool:
+        """True if adjacent channels are adjacent in memory."""
+        return self.strides[3] == 1 or self.shape[3] == 1
 
     def phase(self, first: tuple[int, int], step: tuple[int, int], size: tuple[int, int]) -> Image:
         """Return every `step`-th pixel from `first` on, `size` of them, of height and width."""
@@ -46,11 +56,24 @@ def image_of(operand: Operand, layout: str) -> Image:
     """Return an operand of four axes as an image."""
     n, h, w, c = LAYOUTS[layout]
     shape, strides = operand.shape, operand.strides
-    return Image(
-        operand.value,
-        (shape[n], shape[h], shape[w], shape[c]),
-        (strides[n], strides[h], strides[w], strides[c]),
-    )
+    extents = shape[n], shape[h], shape[w], shape[c]
+    regular = _regular(extents, (strides[n], strides[h], strides[w], strides[c]))
+    return Image(replace(operand, shape=extents, strides=regular), extents, regular)
+
+
+def _regular(shape: Four, strides: Four) -> Four:
+    """Return the strides with those of axes of one element that lead through the axes inside.
+
+    Libraries give such axes any strides, which TMA may not take.
+    """
+    (batches, height, width, channels), (batch, down, right, channel) = shape, strides
+    if width == 1:
+        right = down if height != 1 else channels * channel
+    if height == 1:
+        down = width * right
+    if batches == 1:
+        batch = height * down if channel == 1 else channels * channel
+    return batch, down, right, channel
 
 
 def spatial(shape: tuple[int, ...], layout: str) -> tuple[int, int]:

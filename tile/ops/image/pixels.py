@@ -74,25 +74,38 @@ def store_pixels(
     column,
     pixels,
     filters,
-    LINEAR: tl.constexpr,
+    ORDER: tl.constexpr,
     ACTIVATION: tl.constexpr,
 ):
     """Store activation(total + bias) for pixels, a column, and filters, a row.
 
-    size: height and width of the result. LINEAR: its pixels are one stride apart.
+    size: height, width and pixels of an image of the result. ORDER: that of pixels (`order_of`).
     """
     if bias_ptr is not None:
         total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
     if ACTIVATION is not None:
         total = ACTIVATION(total)
-    if LINEAR:
+    if ORDER == "images":
         at = pixel.to(tl.int64) * out_strides[2]
+    elif ORDER == "image":
+        image = size[2]
+        at = (pixel // image).to(tl.int64) * (out_strides[0] - image * out_strides[2])
+        at += pixel.to(tl.int64) * out_strides[2]
     else:
         n, p, q = pixel_position(pixel, size[0], size[1])
         at = n * out_strides[0] + p * out_strides[1] + q * out_strides[2]
     at += column * out_strides[3]
     inside = (pixel < pixels) & (column < filters)
     tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def order_of(image: Image) -> str:
+    """Return "images" if all pixels are one stride apart, "image" if those of an image are."""
+    _, height, width, _ = image.shape
+    batch, down, right, _ = image.strides
+    if down != width * right:
+        return "none"
+    return "images" if batch == height * down else "image"
 
 
 def many_elements(image: Image) -> int:

@@ -45,7 +45,7 @@ def conv2d_kernel(
     DENSE: tl.constexpr,
     GROUPED: tl.constexpr,
     SPLIT: tl.constexpr,
-    LINEAR: tl.constexpr,
+    ORDER: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
@@ -55,7 +55,7 @@ def conv2d_kernel(
     GROUP: tl.constexpr,
 ):
     tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
-    height, width, out_height, out_width = sizes
+    height, width, out_height, out_width, _ = sizes
     x_ptr, filters_ptr, out_ptr = x_ptr + starts[0], filters_ptr + starts[1], out_ptr + starts[2]
     if GROUPED:
         group = tl.program_id(1).to(tl.int64)
@@ -113,8 +113,8 @@ def conv2d_kernel(
         b = tl.load(weight, mask=b_inside, other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
     store_pixels(
-        *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width)),
-        *(pixel, column, pixels, filters, LINEAR, ACTIVATION),
+        *(total, bias_ptr, out_ptr, out_strides, sizes[2:]),
+        *(pixel, column, pixels, filters, ORDER, ACTIVATION),
     )
 
 

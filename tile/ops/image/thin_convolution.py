@@ -41,7 +41,7 @@ def thin_conv2d_kernel(
     S: tl.constexpr,
     CHANNELS: tl.constexpr,
     INNER: tl.constexpr,
-    LINEAR: tl.constexpr,
+    ORDER: tl.constexpr,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
@@ -49,7 +49,7 @@ def thin_conv2d_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    height, width, out_height, out_width = sizes
+    height, width, out_height, out_width, _ = sizes
     column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
     inner = tl.arange(0, BLOCK_K)
     position, channel = inner // CHANNELS, inner % CHANNELS
@@ -76,8 +76,14 @@ def thin_conv2d_kernel(
         total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
         store_pixels(
-            *(total, bias_ptr, out_ptr + starts[2], out_strides, (out_height, out_width)),
-            *(pixel, column, pixels, filters, LINEAR, ACTIVATION),
+            *(
+                total,
+                bias_ptr,
+                out_ptr + starts[2],
+                out_strides,
+                sizes[2:],
+            ),
+            *(pixel, column, pixels, filters, ORDER, ACTIVATION),
         )
 
 

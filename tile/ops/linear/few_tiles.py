@@ -120,6 +120,7 @@ FEW = Table(
             (ANY, ANY, ANY, 384): _SHORT,
             # 128 x 256 would leave more than a quarter of the multiprocessors idle.
             (ANY, ANY, 792, ANY): {},
+            (ANY, 128, 1056, ANY): dependent(128, 128, 64),
             (ANY, ANY, 1056, ANY): dependent(128, 256, 64, warps=8),
             (ANY, ANY, ANY, ANY): {},
         }
