@@ -125,12 +125,16 @@ def assert_close(
 def rows(
     op: str, *more: Callable[[Random, tuple[int, ...]], Any], **options: Any
 ) -> Iterator[Case]:
-    """Yield cases of a function of rows: odd sizes, several axes, one element, none."""
-    for shape in ((3, 37), (2, 3, 130), (5, 1), (0, 4), (2, 0), (7,)):
+    """Yield cases of a function of rows: odd sizes, several axes, one element, none.
+
+    Of 801 short rows, programs have several.
+    """
+    for shape in ((3, 37), (2, 3, 130), (5, 1), (0, 4), (2, 0), (7,), (801, 9)):
         yield Case(
             op,
             "x".join(map(str, shape)),
             lambda random, shape=shape: (tuple(make(random, shape) for make in more), {}),
+            everywhere=shape[0] == 801,
             **options,
         )
 
@@ -147,7 +151,13 @@ def strided(random: Random, shape: tuple[int, ...]) -> Array:
 def rowwise() -> Iterator[Case]:
     yield from rows("softmax", like_x)
     yield Case("softmax", "strided", lambda random: ((strided(random, (3, 37)),), {}))
-    yield Case("softmax", "long", lambda random: ((random.normal(2, 16999),), {}), ("float32",))
+    for op in ("softmax", "log_softmax"):
+        # Several programs share each of two rows.
+        for count, dtype, everywhere in ((2, "float32", True), (67, "float16", False)):
+            make = lambda random, n=count: ((random.normal(n, 16999),), {})  # noqa: E731
+            yield Case(op, f"{count} long", make, (dtype,), everywhere=everywhere)
+        make = lambda random: ((infinite_rows(random, 16999),), {})  # noqa: E731
+        yield Case(op, "infinite, long", make, ("float32",))
     yield from rows("softmax_backward", like_x, like_x)
     yield Case(
         "softmax_backward",
@@ -158,7 +168,6 @@ def rowwise() -> Iterator[Case]:
     )
     yield from rows("log_softmax", like_x)
     yield Case("log_softmax", "strided", lambda random: ((strided(random, (3, 37)),), {}))
-    yield Case("log_softmax", "long", lambda random: ((random.normal(2, 16999),), {}), ("float32",))
     yield from rows("log_softmax_backward", like_x, like_x, floor=1.0)
     two = lambda random: ((random.normal(2, 16999), random.normal(2, 16999)), {})  # noqa: E731
     yield Case("log_softmax_backward", "long", two, ("float32",), ulps=40)
@@ -172,6 +181,11 @@ def rowwise() -> Iterator[Case]:
             yield Case(op, label, with_statistics(op, shape), ulps=8)
             make = with_statistics(op, shape, gradient=True)
             yield Case(f"{op}_backward", label, make, ulps=8, floor=1.0)
+    yield Case("cross_entropy", "16999", logits(16999), ("float32",), everywhere=True)
+    for op, make in (("cross_entropy", logits), ("nll_loss_backward", weighted_gradient)):
+        many = logits(5, 801)
+        yield Case(op, "801 rows", many if make is logits else make(many), everywhere=True)
+    yield Case("cross_entropy_backward", "801 rows", logits_and_loss(5, 801), ulps=16)
     for classes in (37, 5000):
         yield Case("nll_loss", str(classes), weighted(logits(classes)))
         yield Case("nll_loss_backward", str(classes), weighted_gradient(logits(classes)))
@@ -202,13 +216,21 @@ def last_axis(random: Random, shape: tuple[int, ...]) -> Array:
     return random.normal(shape[-1])
 
 
-def logits(classes: int) -> Callable[[Random], Arguments]:
-    """Return the maker of five rows, of which the second is ignored."""
+def infinite_rows(random: Random, length: int) -> Array:
+    """Return rows with infinities: many, all, one that is positive; then one with NaN."""
+    x = random.normal(4, length)
+    x[0, : length // 2] = x[1] = -np.inf
+    x[2, length - 1], x[3, 5] = np.inf, np.nan
+    return x
+
+
+def logits(classes: int, rows: int = 5) -> Callable[[Random], Arguments]:
+    """Return the maker of rows of which the second is ignored."""
 
     def make(random: Random) -> Arguments:
-        target = random.integers(0, classes, 5)
+        target = random.integers(0, classes, rows)
         target[1] = -100
-        return (random.normal(5, classes), target), {}
+        return (random.normal(rows, classes), target), {}
 
     return make
 
@@ -234,12 +256,12 @@ def weighted_gradient(make: Callable[[Random], Arguments]) -> Callable[[Random],
     return make_gradient
 
 
-def logits_and_loss(classes: int) -> Callable[[Random], Arguments]:
+def logits_and_loss(classes: int, rows: int = 5) -> Callable[[Random], Arguments]:
     def make(random: Random) -> Arguments:
-        (x, target), _ = logits(classes)(random)
+        (x, target), _ = logits(classes, rows)(random)
         wide = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
         loss = reference_of("cross_entropy")(x, target).astype(wide)
-        return (random.normal(5).astype(wide), x, target, loss), {}
+        return (random.normal(rows).astype(wide), x, target, loss), {}
 
     return make
 
@@ -834,9 +856,22 @@ def selection() -> Iterator[Case]:
             yield Case("sort", label, some_equal(length, descending), NARROW, ulps=0)
     for length in (16385, 33000):
         yield Case("sort", f"{length}", some_equal(length, length > 20000), NARROW, ulps=0)
-    yield Case("topk", "long", greatest(2500, 7), ("float32",), ulps=0)
+    yield Case("topk", "long", greatest(2500, 7), NARROW, ulps=0, everywhere=True)
+    yield Case("topk", "long, many", greatest(3000, 1100), ("float32",), ulps=0)
+    yield Case("topk", "several passes", greatest(40000, 700), NARROW, ulps=0)
+    yield Case("topk", "wide", greatest(70000, 3), ("float16",), ulps=0)
+    integers = lambda r: ((r.integers(-(2**31), 2**31, 2, 3000, dtype=np.int32), 9), {})  # noqa: E731
+    yield Case("topk", "integers", integers, ("float32",))
+    for op, arguments in (("topk", (2,)), ("sort", ())):
+        short = lambda r, more=arguments: ((r.normal(801, 3), *more), {})  # noqa: E731
+        yield Case(op, "short", short, NARROW, ulps=0, everywhere=True)
     yield Case("topk", "none", lambda r: ((r.normal(2, 5), 0), {}), ("float32",))
-    for shape in ((3, 37), (2, 4100), (0, 4), (2, 0)):
+    for reverse in (False, True):
+        make = lambda r, flag=reverse: ((r.normal(2, 16999), flag), {})  # noqa: E731
+        yield Case("cumsum", f"long {reverse}", make, ("float32",), ulps=32, everywhere=reverse)
+    make = lambda r: ((r.integers(-9, 9, 1, 16999, dtype=np.int32),), {})  # noqa: E731
+    yield Case("cumsum", "long, integers", make, ("float32",))
+    for shape in ((3, 37), (2, 4100), (801, 3), (0, 4), (2, 0)):
         label = "x".join(map(str, shape))
         yield Case("cumsum", label, lambda r, shape=shape: ((r.normal(*shape),), {}), ulps=16)
         yield Case("cumsum", f"{label} reverse", backwards(shape), ulps=16)

@@ -16,7 +16,7 @@ from tests.runtime.test_fast_path import Noting, install_noting
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
 from tile.ops.lists.foreach import apply_kernel
-from tile.ops.rowwise.softmax import softmax_kernel
+from tile.ops.rowwise.softmax_kernels import softmax_kernel
 from tile.runtime.callbacks import recorded_launches
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.channels.views import channels_of
+from tile.ops.channels.views import channels_of, items_of
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.column_sums import column_sums
@@ -33,18 +33,19 @@ def channel_sums_kernel(
     dy_strides,
     x_strides,
     channels,
+    batches,
     length,
-    total,
+    steps,
     span,
     groups,
     per_group,
     EPS: tl.constexpr,
+    ACROSS: tl.constexpr,
     ITEMS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     part = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    end = min(total, (part + 1) * span)
     sums = widen(tl.zeros((ITEMS, BLOCK), dy_ptr.dtype.element_ty))
     by_normal = sums
     if x_ptr is not None:
@@ -53,10 +54,10 @@ def channel_sums_kernel(
         mean = tl.load(mean_ptr + at, mask=column < channels, other=0.0)
         variance = tl.load(variance_ptr + at, mask=column < channels, other=0.0)
         rstd = 1.0 / tl.sqrt(variance + EPS)
-    for start in range(part * span, end, ITEMS):
-        item = start + tl.arange(0, ITEMS)[:, None]
-        n, i = (item // length).to(tl.int64), (item % length).to(tl.int64)
-        inside = (item < end) & (column < channels)
+    for step in range(part * span, min(steps, (part + 1) * span)):
+        number, item, exists = items_of(step, batches, length, ACROSS, ITEMS)
+        n, i = number.to(tl.int64), item.to(tl.int64)
+        inside = exists & (column < channels)
         at = n * dy_strides[0] + column * dy_strides[1] + i * dy_strides[2]
         dy = widen(tl.load(dy_ptr + at, mask=inside, other=0.0))
         sums += dy
@@ -90,8 +91,9 @@ def channel_sums(x: Any, axis: int = 1, dtype: str | None = None) -> Any:
     if parts.size:
         launch(channel_sums_kernel, (tile.cdiv(channels, block), parts.shape[0]))(
             *(x, None, None, None, parts.value, None, view.strides, view.strides),
-            *(channels, length, batches * length, span, 0, 1),
+            *(channels, batches, length, view.steps, span, 0, 1),
             EPS=0.0,
+            ACROSS=view.channels_last,
             ITEMS=items,
             BLOCK=block,
         )

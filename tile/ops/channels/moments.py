@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
-from tile.ops.channels.views import ELEMENTS, Channels
+from tile.ops.channels.views import ELEMENTS, Channels, items_of
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
@@ -24,10 +24,12 @@ def moments_kernel(
     x_ptr,
     mean_ptr,
     squares_ptr,
+    counts_ptr,
     strides,
     statistics,
+    batches,
     length,
-    total,
+    steps,
     span,
     groups,
     per_group,
@@ -39,44 +41,48 @@ def moments_kernel(
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
     part = tl.program_id(1)
     lane = tl.arange(0, ITEMS)[:, None]
-    start, end = part * span, min(total, (part + 1) * span)
     mean = widen(tl.zeros((ITEMS, BLOCK), x_ptr.dtype.element_ty))
     squares = mean
-    for step in range(tl.cdiv(end - start, ITEMS)):
-        item = start + step * ITEMS + lane
+    count = tl.zeros((ITEMS, 1), mean.dtype)
+    for step in range(part * span, min(steps, (part + 1) * span)):
         if OVER_BATCH:
-            n, channel, i = item // length, column, item % length
+            n, i, exists = items_of(step, batches, length, CHANNELS_LAST, ITEMS)
+            channel = column
         elif CHANNELS_LAST:
-            n, i = column // groups, item // per_group
+            item = step * ITEMS + lane
+            n, i, exists = column // groups, item // per_group, item < per_group * length
             channel = column % groups * per_group + item % per_group
         else:
-            n, i = column // groups, item % length
+            item = step * ITEMS + lane
+            n, i, exists = column // groups, item % length, item < per_group * length
             channel = column % groups * per_group + item // length
         at = n.to(tl.int64) * strides[0] + channel.to(tl.int64) * strides[1] + i * strides[2]
-        inside = (item < end) & (column < statistics)
+        inside = exists & (column < statistics)
         x = widen(tl.load(x_ptr + at, mask=inside, other=0.0))
         distance = tl.where(inside, x - mean, 0.0)
-        mean += distance / (step + 1)
+        count += exists.to(count.dtype)
+        mean += distance / tl.maximum(count, 1.0)
         squares += distance * tl.where(inside, x - mean, 0.0)
-    count = tl.cdiv(tl.maximum(end - start - lane, 0), ITEMS).to(mean.dtype)
-    average = tl.sum(mean * count, axis=0, keep_dims=True) / (end - start)
+    elements = tl.sum(count)
+    average = tl.sum(mean * count, axis=0, keep_dims=True) / elements
     distance = mean - average
     squares = tl.sum(squares + distance * distance * count, axis=0, keep_dims=True)
     at = part.to(tl.int64) * statistics + column
     tl.store(mean_ptr + at, average, mask=column < statistics)
     tl.store(squares_ptr + at, squares, mask=column < statistics)
+    tl.store(counts_ptr + part, elements, mask=tl.program_id(0) == 0)  # of each column
 
 
 @tile.jit
 def merge_kernel(
     means_ptr,
     squares_ptr,
+    counts_ptr,
     mean_ptr,
     variance_ptr,
     parts,
     statistics,
     total,
-    span,
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -86,7 +92,7 @@ def merge_kernel(
     mean = tl.zeros((1, BLOCK), means_ptr.dtype.element_ty)
     for start in range(0, parts, PARTS):
         part = start + lane
-        count = tl.minimum(span, total - part * span)
+        count = tl.load(counts_ptr + part, mask=part < parts, other=0.0)
         at = part.to(tl.int64) * statistics + column
         means = tl.load(means_ptr + at, mask=exists & (part < parts), other=0.0)
         mean += tl.sum(means * count, axis=0, keep_dims=True)
@@ -95,7 +101,7 @@ def merge_kernel(
     for start in range(0, parts, PARTS):
         part = start + lane
         inside = exists & (part < parts)
-        count = tl.minimum(span, total - part * span)
+        count = tl.load(counts_ptr + part, mask=part < parts, other=0.0)
         at = part.to(tl.int64) * statistics + column
         distance = tl.where(inside, tl.load(means_ptr + at, mask=inside, other=0.0) - mean, 0.0)
         more = tl.load(squares_ptr + at, mask=inside, other=0.0)
@@ -113,19 +119,22 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
     shape: tuple[int, ...] = (channels,) if groups is None else (batches, groups)
     if groups is None:
         span, parts = x.parts()
-        total, (items, block) = batches * length, x.tile
+        total, steps, (items, block) = batches * length, x.steps, x.tile
     else:
         total = channels // groups * length
         items, block = min(ELEMENTS, tile.next_power_of_2(total)), 1
         wanted = max(1, 528 // max(1, batches * groups))
-        span = tile.cdiv(tile.cdiv(total, items), wanted) * items
-        parts = tile.cdiv(total, span)
+        steps = tile.cdiv(total, items)
+        span = tile.cdiv(steps, wanted)
+        parts = tile.cdiv(steps, span)
     kind = accumulator(dtype)
     mean, variance = call.new(shape, kind), call.new(shape, kind)
     count = mean.size
     means, squares = call.new((parts, count), kind), call.new((parts, count), kind)
+    counts = call.new((parts,), kind)
     launch(moments_kernel, (tile.cdiv(count, block), parts))(
-        *(x.value, means.value, squares.value, x.strides, count, length, total, span),
+        *(x.value, means.value, squares.value, counts.value, x.strides, count, batches, length),
+        *(steps, span),
         *(groups or 1, channels // (groups or channels)),
         OVER_BATCH=groups is None,
         CHANNELS_LAST=x.channels_last,
@@ -133,7 +142,8 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
         BLOCK=block,
     )
     launch(merge_kernel, (tile.cdiv(count, STATISTICS),))(
-        *(means.value, squares.value, mean.value, variance.value, parts, count, total, span),
+        *(means.value, squares.value, counts.value, mean.value, variance.value),
+        *(parts, count, total),
         PARTS=min(MERGED, tile.next_power_of_2(parts)),
         BLOCK=STATISTICS,
     )

@@ -60,9 +60,12 @@ def normalization_gradients(
     (weights,) = call.vectors(channels, weight=weight)
     shape: tuple[int, ...] = (channels,)
     per_group, span, parts = 1, *view.parts()
+    steps, (items, block) = view.steps, view.tile
     if groups is not None:
         groups = group_count(call, groups, view)
-        shape, per_group, span, parts = (batches, groups), channels // groups, length, batches
+        shape, per_group = (batches, groups), channels // groups
+        span, parts = tile.cdiv(length, items), batches
+        steps = span * parts
     kind = accumulator(source.dtype)
     mean, variance = (
         call.array(name, array, dtypes=(kind,), rank=len(shape), shape=shape).contiguous()
@@ -72,13 +75,13 @@ def normalization_gradients(
     dx = call.new(source.shape, source.dtype)
     dweight, dbias = (call.new((channels,), weights.dtype) for _ in range(2))
     sums, by_normal = (call.new((parts, channels), kind) for _ in range(2))
-    items, block = view.tile
     if sums.size:
         launch(channel_sums_kernel, (tile.cdiv(channels, block), parts))(
             *(dy, x, mean.value, variance.value, sums.value, by_normal.value),
-            *(grad.strides, view.strides, channels, length, batches * length, span),
+            *(grad.strides, view.strides, channels, batches, length, steps, span),
             *(groups or 0, per_group),
             EPS=eps,
+            ACROSS=view.channels_last and groups is None,
             ITEMS=items,
             BLOCK=block,
         )
@@ -92,8 +95,7 @@ def normalization_gradients(
         target = target.over_batch() if groups is None else target
         normalize(view, mean, variance, weight, means, target, grad, eps)
     if channels:
-        column_sums(by_normal, dweight)
-        column_sums(sums, dbias)
+        column_sums(by_normal, dweight, sums, dbias)
     return dx.value, dweight.value, dbias.value
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import tile
+import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, Operand
 
@@ -50,13 +51,39 @@ class Channels:
             return self
         return replace(self, shape=(1, channels, batches), strides=(0, channel, batch))
 
+    @property
+    def steps(self) -> int:
+        """The tiles of the elements of a channel in the whole batch (`items_of`)."""
+        batches, _, length = self.shape
+        items, _ = self.tile
+        if self.channels_last:
+            return tile.cdiv(batches * length, items)
+        return batches * tile.cdiv(length, items)
+
     def parts(self) -> tuple[int, int]:
-        """Return how many elements of a channel a program adds up, and how many programs do."""
-        items, block = self.tile
-        batches, channels, length = self.shape
-        wanted = max(1, PROGRAMS // tile.cdiv(channels, block))
-        span = max(1, tile.cdiv(tile.cdiv(batches * length, items), wanted)) * items
-        return span, tile.cdiv(batches * length, span)
+        """Return how many steps of a channel a program adds up, and how many programs do."""
+        _, block = self.tile
+        wanted = max(1, PROGRAMS // tile.cdiv(self.shape[1], block))
+        span = max(1, tile.cdiv(self.steps, wanted))
+        return span, tile.cdiv(self.steps, span)
+
+
+@tile.jit
+def items_of(step, batches, length, ACROSS: tl.constexpr, ITEMS: tl.constexpr):
+    """Return the elements of a step: number in the batch, number in the channel, if they exist.
+
+    ACROSS: tiles cross from one element of the batch to the next. Otherwise the number in the batch
+    is a scalar, and the numbers in the channel are contiguous.
+    """
+    lane = tl.arange(0, ITEMS)[:, None]
+    if ACROSS:
+        item = step * ITEMS + lane
+        n, i, exists = item // length, item % length, item < batches * length
+    else:
+        blocks = tl.cdiv(length, ITEMS)
+        n, i = step // blocks, step % blocks * ITEMS + lane
+        exists = i < length
+    return n, i, exists
 
 
 def axis_of(call: Call, axis: Any) -> int:

@@ -16,7 +16,7 @@ BLOCK_ROWS, BLOCK_COLUMNS = 32, 64
 
 
 @tile.jit
-def column_sums_kernel(
+def add_columns(
     parts_ptr, out_ptr, rows, columns, divisor, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
@@ -30,12 +30,42 @@ def column_sums_kernel(
     tl.store(out_ptr + column, sums, mask=column < columns)
 
 
-def column_sums(parts: Operand, out: Operand, divisor: int = 1) -> None:
+@tile.jit
+def column_sums_kernel(
+    parts_ptr,
+    out_ptr,
+    other_parts_ptr,
+    other_out_ptr,
+    rows,
+    columns,
+    divisor,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    if other_parts_ptr is None:
+        add_columns(parts_ptr, out_ptr, rows, columns, divisor, ROWS, COLUMNS)
+    else:
+        if tl.program_id(1) == 0:
+            add_columns(parts_ptr, out_ptr, rows, columns, divisor, ROWS, COLUMNS)
+        else:
+            add_columns(other_parts_ptr, other_out_ptr, rows, columns, divisor, ROWS, COLUMNS)
+
+
+def column_sums(
+    parts: Operand,
+    out: Operand,
+    *others: Operand,
+    divisor: int = 1,
+) -> None:
     """Write the sums of the columns of `parts`, divided by `divisor`, to `out`, in its type.
 
-    parts: a contiguous matrix of float32 or float64.
+    parts: a contiguous matrix of float32 or float64. others: a second one of the same shape and
+    type, and its result.
     """
     rows, columns = parts.shape
-    launch(column_sums_kernel, (tile.cdiv(columns, BLOCK_COLUMNS),))(
-        *(parts.value, out.value, rows, columns, divisor), ROWS=BLOCK_ROWS, COLUMNS=BLOCK_COLUMNS
+    second = [other.value for other in others] or [None, None]
+    launch(column_sums_kernel, (tile.cdiv(columns, BLOCK_COLUMNS), 2 if others else 1))(
+        *(parts.value, out.value, *second, rows, columns, divisor),
+        ROWS=BLOCK_ROWS,
+        COLUMNS=BLOCK_COLUMNS,
     )

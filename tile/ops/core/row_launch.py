@@ -1,4 +1,4 @@
-"""Ops of rows that are one launch: arrays of one shape, a program for each row of the result."""
+"""Ops of rows that are one launch: arrays of one shape, a program for some rows of the result."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tile
 from tile.ops.core.call import FLOATS, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
+from tile.ops.core.row_tiles import row_tile
 
 
 def launch_rows(
@@ -22,9 +23,9 @@ def launch_rows(
 ) -> Any:
     """Return what `kernel` computes from rows of arrays, of their shape and type.
 
-    The kernel takes the arrays and the result, the stride of the rows of each, the length of a row,
-    BLOCK, which is `block` or enough for a whole row, and the constants; LONG, if it is one of
-    them, is True for rows of several blocks. out: it may be the first array.
+    The kernel takes the arrays and the result, the stride of the rows of each, the number of rows
+    and their length, ROWS and BLOCK (row_tiles.py), of at most `block` elements, and the constants;
+    LONG, if it is one of them, is True for rows of several blocks. out: it may be the first array.
     """
     call = Call(op)
     (name, first), *others = arrays.items()
@@ -38,9 +39,11 @@ def launch_rows(
     if "LONG" in constants:
         constants["LONG"] = length > block
     if result.size:
-        launch(kernel, (rows[0].count,))(
-            *(*arrays.values(), result.value, *(each.stride for each in rows), length),
-            BLOCK=min(block, tile.next_power_of_2(length)),
+        shape = row_tile(call.backend, rows[0], block)
+        launch(kernel, (tile.cdiv(rows[0].count, shape["ROWS"]),))(
+            *(*arrays.values(), result.value, *(each.stride for each in rows)),
+            *(rows[0].count, length),
             **constants,
+            **shape,
         )
     return result.value

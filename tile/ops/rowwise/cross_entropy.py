@@ -21,36 +21,87 @@ from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
+from tile.ops.core.row_tiles import parts_of, row_tile, rows_of
+from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.labels import labels_of
+from tile.ops.rowwise.softmax_kernels import part_sums, row_sum
 
 BLOCK = 4096
-NUM_WARPS = 8
+ELEMENTS = 2048  # of a tile of short rows
+# Of the forward pass, by the elements of a tile: 32 for each thread. H200, 2026-11-29.
+WARPS = Table(
+    {(ANY,): {}},
+    {
+        "nvptx": {
+            (1024,): {"num_warps": 1},
+            (2048,): {"num_warps": 2},
+            (ANY,): {"num_warps": 4},
+        }
+    },
+)
+
+
+@tile.jit
+def target_of(target_ptr, row, exists, classes, IGNORED: tl.constexpr):
+    """Return the class of each row, and True for those that are not ignored."""
+    target = tl.load(target_ptr + row, mask=exists, other=IGNORED)
+    used = target != IGNORED
+    tl.device_assert(((target >= 0) & (target < classes)) | ~used, "targets are classes")
+    return target, used & exists
 
 
 @tile.jit
 def cross_entropy_kernel(
-    x_ptr, target_ptr, loss_ptr, stride, classes, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    stride,
+    rows,
+    classes,
+    IGNORED: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    target = tl.load(target_ptr + row)
-    used = target != IGNORED
-    tl.device_assert(
-        ((target >= 0) & (target < classes)) | (target == IGNORED), "targets are classes"
-    )
-    column = tl.arange(0, BLOCK)
+    row, exists = rows_of(rows, ROWS)
+    target, used = target_of(target_ptr, row, exists, classes, IGNORED)
+    column = tl.arange(0, BLOCK)[None, :]
     logits = x_ptr + row * stride
-    x = widen(tl.load(logits + column, mask=column < classes, other=-float("inf")))
-    highest = tl.max(x, axis=0)
-    total = tl.sum(tl.exp(x - tl.where(highest == -float("inf"), 0.0, highest)), axis=0)
+    x = widen(tl.load(logits + column, exists & (column < classes), -float("inf")))
+    highest = tl.max(x, axis=1, keep_dims=True)
+    origin = tl.where(highest == -float("inf"), 0.0, highest)  # -inf - -inf would be NaN
+    total = tl.sum(tl.exp(x - origin), axis=1, keep_dims=True)
     for start in range(BLOCK, classes, BLOCK):
-        x = widen(tl.load(logits + start + column, start + column < classes, -float("inf")))
-        higher = tl.maximum(highest, tl.max(x, axis=0))
-        origin = tl.where(higher == -float("inf"), 0.0, higher)  # -inf - -inf would be NaN
-        total = total * tl.exp(highest - origin) + tl.sum(tl.exp(x - origin), axis=0)
+        inside = exists & (start + column < classes)
+        x = widen(tl.load(logits + start + column, inside, -float("inf")))
+        higher = tl.maximum(highest, tl.max(x, axis=1, keep_dims=True))
+        origin = tl.where(higher == -float("inf"), 0.0, higher)
+        more = tl.sum(tl.exp(x - origin), axis=1, keep_dims=True)
+        total = total * tl.exp(highest - origin) + more
         highest = higher
     right = widen(tl.load(logits + target, mask=used, other=0.0))
     loss = tl.where(used, highest + tl.log(total) - right, 0.0)
-    tl.store(loss_ptr + row, loss)
+    tl.store(loss_ptr + row, loss, mask=exists)
+
+
+@tile.jit
+def shared_cross_entropy_kernel(
+    x_ptr,
+    target_ptr,
+    most_ptr,
+    total_ptr,
+    loss_ptr,
+    stride,
+    classes,
+    parts,
+    IGNORED: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    """Store the loss of a row from the maxima and sums of its parts (softmax_kernels.py)."""
+    row = tl.program_id(0).to(tl.int64)
+    target, used = target_of(target_ptr, row, True, classes, IGNORED)
+    most, total = row_sum(most_ptr, total_ptr, row, parts, PARTS)
+    right = widen(tl.load(x_ptr + row * stride + target, mask=used, other=0.0))
+    tl.store(loss_ptr + row, tl.where(used, most + tl.log(total) - right, 0.0))
 
 
 @tile.jit
@@ -62,21 +113,22 @@ def cross_entropy_backward_kernel(
     dx_ptr,
     x_stride,
     dx_stride,
+    rows,
     classes,
     IGNORED: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    target = tl.load(target_ptr + row)
-    used = target != IGNORED
-    tl.device_assert(((target >= 0) & (target < classes)) | ~used, "targets are classes")
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    x = widen(tl.load(x_ptr + row * x_stride + column, mask=column < classes, other=0.0))
+    row, exists = rows_of(rows, ROWS)
+    target, used = target_of(target_ptr, row, exists, classes, IGNORED)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = exists & (column < classes)
+    x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
     right = widen(tl.load(x_ptr + row * x_stride + target, mask=used, other=0.0))
-    log_sum = tl.load(loss_ptr + row) + right
+    log_sum = tl.load(loss_ptr + row, mask=exists, other=0.0) + right
     share = tl.exp(x - log_sum) - tl.where(column == target, 1.0, 0.0)
-    dx = tl.where(used, tl.load(dloss_ptr + row) * share, 0.0)
-    tl.store(dx_ptr + row * dx_stride + column, dx, mask=column < classes)
+    dx = tl.where(used, tl.load(dloss_ptr + row, mask=exists, other=0.0) * share, 0.0)
+    tl.store(dx_ptr + row * dx_stride + column, dx, mask=inside)
 
 
 @differentiable_by("x", results="loss")
@@ -92,12 +144,21 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
     rows = logits.rows()
     labels_of(call, target, rows.count, rows.length, ignore_index)
     loss = call.output("out", out, (rows.count,), accumulator(logits.dtype)).contiguous()
-    if rows.count:
-        launch(cross_entropy_kernel, (rows.count,))(
-            *(x, target, loss.value, rows.stride, rows.length),
+    parts, span = parts_of(rows)
+    if parts > 1:
+        most, total = part_sums(call, x, rows, parts, span)
+        launch(shared_cross_entropy_kernel, (rows.count,))(
+            *(x, target, most.value, total.value, loss.value, rows.stride, rows.length, parts),
             IGNORED=ignore_index,
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
-            num_warps=NUM_WARPS,
+            PARTS=tile.next_power_of_2(parts),
+            num_warps=1,
+        )
+    elif rows.count:
+        shape = row_tile(call.backend, rows, BLOCK, ELEMENTS, WARPS)
+        launch(cross_entropy_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+            *(x, target, loss.value, rows.stride, rows.count, rows.length),
+            IGNORED=ignore_index,
+            **shape,
         )
     return loss.value
 
@@ -114,13 +175,13 @@ def cross_entropy_backward(
     labels_of(call, target, rows.count, rows.length, ignore_index)
     result = call.output("out", out, logits.shape, logits.dtype)
     if result.size:
-        block = min(BLOCK, tile.next_power_of_2(rows.length))
-        launch(cross_entropy_backward_kernel, (rows.count, tile.cdiv(rows.length, block)))(
+        shape = row_tile(call.backend, rows, BLOCK)
+        grid = tile.cdiv(rows.count, shape["ROWS"]), tile.cdiv(rows.length, shape["BLOCK"])
+        launch(cross_entropy_backward_kernel, grid)(
             *(dloss, x, target, loss, result.value),
-            *(rows.stride, result.rows().stride, rows.length),
+            *(rows.stride, result.rows().stride, rows.count, rows.length),
             IGNORED=ignore_index,
-            BLOCK=block,
-            num_warps=NUM_WARPS,
+            **shape,
         )
     return result.value
 

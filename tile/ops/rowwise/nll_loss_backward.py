@@ -14,6 +14,7 @@ import tile.language as tl
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
+from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.rowwise.nll_operands import BLOCK, nll_labels, nll_weights, weight_of
 
 
@@ -24,18 +25,20 @@ def nll_loss_backward_kernel(
     weight_ptr,
     dx_ptr,
     stride,
+    rows,
     classes,
     IGNORED: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    target = tl.load(target_ptr + row)
+    row, exists = rows_of(rows, ROWS)
+    target = tl.load(target_ptr + row, mask=exists, other=IGNORED)
     used = target != IGNORED
     tl.device_assert(((target >= 0) & (target < classes)) | ~used, "targets are classes")
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    share = -tl.load(dloss_ptr + row) * weight_of(weight_ptr, target, used)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    share = -tl.load(dloss_ptr + row, mask=exists, other=0.0) * weight_of(weight_ptr, target, used)
     dx = tl.where(column == target, share, 0.0)
-    tl.store(dx_ptr + row * stride + column, dx, mask=column < classes)
+    tl.store(dx_ptr + row * stride + column, dx, mask=exists & (column < classes))
 
 
 @planned()
@@ -60,11 +63,13 @@ def nll_loss_backward(
     nll_labels(call, target, weight, losses.shape[0], count, ignore_index)
     result = call.output("out", out, (losses.shape[0], count), kind)
     if result.size:
-        block = min(BLOCK, tile.next_power_of_2(count))
-        launch(nll_loss_backward_kernel, (losses.shape[0], tile.cdiv(count, block)))(
-            *(dloss, target, weight, result.value, result.rows().stride, count),
+        rows = result.rows()
+        shape = row_tile(call.backend, rows, BLOCK)
+        grid = tile.cdiv(rows.count, shape["ROWS"]), tile.cdiv(count, shape["BLOCK"])
+        launch(nll_loss_backward_kernel, grid)(
+            *(dloss, target, weight, result.value, rows.stride, rows.count, count),
             IGNORED=ignore_index,
-            BLOCK=block,
+            **shape,
         )
     return result.value
 

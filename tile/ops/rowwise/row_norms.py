@@ -13,15 +13,16 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
+from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
 
 LONGEST = 65536  # elements of a row: 64 for each of 32 warps' 1024 threads
-# By the length of rows. H200, float16, 4096 rows, 2026-11-21 (docs/results/gpu.md).
-TABLE = Table(
+# By the elements of a tile. H200, float16, 4096 rows, 2026-11-29.
+WARPS = Table(
     {(ANY,): {}},
     {
         "nvptx": {
-            (1024,): {"num_warps": 4},
+            (2048,): {"num_warps": 4},
             (8192,): {"num_warps": 8},
             (16384,): {"num_warps": 16},
             (ANY,): {"num_warps": 32},
@@ -32,15 +33,15 @@ TABLE = Table(
 
 @tile.jit
 def normalized(x, inside, length, CENTERED: tl.constexpr, EPS: tl.constexpr):
-    """Return x, less its mean if `CENTERED`, times rstd; the mean and rstd.
+    """Return rows x, less their means if `CENTERED`, times rstd; the means and rstd.
 
     The first is 0 where not `inside`.
     """
     mean = 0.0
     if CENTERED:
-        mean = tl.sum(x, axis=0) / length
+        mean = tl.sum(x, axis=1, keep_dims=True) / length
         x = tl.where(inside, x - mean, 0.0)
-    rstd = 1.0 / tl.sqrt(tl.sum(x * x, axis=0) / length + EPS)
+    rstd = 1.0 / tl.sqrt(tl.sum(x * x, axis=1, keep_dims=True) / length + EPS)
     return x * rstd, mean, rstd
 
 
@@ -54,28 +55,30 @@ def row_norm_kernel(
     rstd_ptr,
     x_stride,
     y_stride,
+    rows,
     length,
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < length
+    row, exists = rows_of(rows, ROWS)
+    column = tl.arange(0, BLOCK)[None, :]
+    inside = exists & (column < length)
     x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
     if not CENTERED:  # its latency is that of x
-        weight = tl.load(weight_ptr + column, mask=inside, other=0.0)
+        weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
     normal, mean, rstd = normalized(x, inside, length, CENTERED, EPS)
     if CENTERED:  # 64 registers instead of 76 for 16384 elements: two programs are resident
-        weight = tl.load(weight_ptr + column, mask=inside, other=0.0)
+        weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
     y = normal * weight
     if bias_ptr is not None:
-        y += tl.load(bias_ptr + column, mask=inside, other=0.0)
+        y += tl.load(bias_ptr + column, mask=column < length, other=0.0)
     tl.store(y_ptr + row * y_stride + column, y, mask=inside)
     if mean_ptr is not None:
-        tl.store(mean_ptr + row, mean)
+        tl.store(mean_ptr + row, mean, mask=exists)
     if rstd_ptr is not None:
-        tl.store(rstd_ptr + row, rstd)
+        tl.store(rstd_ptr + row, rstd, mask=exists)
 
 
 def require_block(op: str, length: int) -> int:
@@ -100,7 +103,7 @@ def row_norm(
     call.vectors(length, **vectors)
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
     eps = call.number("eps", eps, low=0)
-    block = require_block(op, length)
+    require_block(op, length)
     rows, y = source.rows(), result.rows()
     centered = "bias" in vectors
     mean = rstd = None
@@ -111,14 +114,14 @@ def row_norm(
         mean = call.new(source.shape[:-1], kind) if centered else None
         rstd = call.new(source.shape[:-1], kind)
     if result.size:
-        launch(row_norm_kernel, (rows.count,))(
+        shape = row_tile(call.backend, rows, LONGEST, warps=WARPS)
+        launch(row_norm_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
             *(x, vectors["weight"], vectors.get("bias"), result.value),
             *(mean and mean.value, rstd and rstd.value),
-            *(rows.stride, y.stride, length),
+            *(rows.stride, y.stride, rows.count, length),
             CENTERED=centered,
             EPS=eps,
-            BLOCK=block,
-            **TABLE.select(call.backend, length),
+            **shape,
         )
     more = tuple(each.value for each in (mean, rstd) if each is not None)
     return (result.value, *more) if statistics else result.value

@@ -7,6 +7,7 @@ for dweight and dbias in registers; a second kernel adds up the sums of all prog
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import tile
@@ -16,8 +17,22 @@ from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
-from tile.ops.rowwise.row_norms import TABLE, normalized, require_block
+from tile.ops.core.row_tiles import row_tile
+from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.row_norms import LONGEST, normalized, require_block
 
+# By the elements of a tile: 16 for each thread. H200, 2026-11-29.
+WARPS = Table(
+    {(ANY,): {}},
+    {
+        "nvptx": {
+            (2048,): {"num_warps": 4},
+            (4096,): {"num_warps": 8},
+            (8192,): {"num_warps": 16},
+            (ANY,): {"num_warps": 32},
+        }
+    },
+)
 PARTS = 264  # programs of the backward pass: two for each multiprocessor of an H200
 
 
@@ -38,35 +53,40 @@ def row_norm_backward_kernel(
     length,
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     part = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < length
-    weight = tl.load(weight_ptr + column, mask=inside, other=0.0)
-    dweight = tl.zeros((BLOCK,), dweight_parts_ptr.dtype.element_ty)
-    dbias = tl.zeros((BLOCK,), dweight_parts_ptr.dtype.element_ty)
-    for row in range(part, rows, tl.num_programs(0)):
+    column = tl.arange(0, BLOCK)[None, :]
+    weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
+    dweight = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
+    dbias = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
+    for start in range(part * ROWS, rows, tl.num_programs(0) * ROWS):
+        row = start + tl.arange(0, ROWS)[:, None]
+        exists = row < rows
+        inside = exists & (column < length)
         x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
         dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
         if rstd_ptr is not None:
-            rstd = tl.load(rstd_ptr + row)
+            rstd = tl.load(rstd_ptr + row, mask=exists, other=0.0)
             if CENTERED:
-                x = tl.where(inside, x - tl.load(mean_ptr + row), 0.0)
+                mean = tl.load(mean_ptr + row, mask=exists, other=0.0)
+                x = tl.where(inside, x - mean, 0.0)
             normal = x * rstd
         else:
             normal, _, rstd = normalized(x, inside, length, CENTERED, EPS)
         direct = dy * weight
         # x contributes through the variance of its row, too, and through its mean.
-        dx = direct - normal * (tl.sum(direct * normal, axis=0) / length)
+        dx = direct - normal * (tl.sum(direct * normal, axis=1, keep_dims=True) / length)
         if CENTERED:
-            dx -= tl.sum(direct, axis=0) / length
+            dx -= tl.sum(direct, axis=1, keep_dims=True) / length
             dbias += dy
         tl.store(dx_ptr + row * dx_stride + column, dx * rstd, mask=inside)
         dweight += dy * normal
-    tl.store(dweight_parts_ptr + part * length + column, dweight, mask=inside)
+    at = part * length + column
+    tl.store(dweight_parts_ptr + at, tl.sum(dweight, 0, keep_dims=True), mask=column < length)
     if CENTERED:
-        tl.store(dbias_parts_ptr + part * length + column, dbias, mask=inside)
+        tl.store(dbias_parts_ptr + at, tl.sum(dbias, 0, keep_dims=True), mask=column < length)
 
 
 def row_norm_backward(
@@ -89,25 +109,24 @@ def row_norm_backward(
         if value is not None:
             shape, rank = leading, len(leading)
             call.array(name, value, dtypes=(kind,), rank=rank, shape=shape).contiguous()
-    block = require_block(op, length)
+    require_block(op, length)
     rows, dy_rows = source.rows(), gradient.rows()
     dx = call.new(source.shape, source.dtype)
     centered = "mean" in statistics
     count = 2 if centered else 1
     sums = [call.new((length,), weights.dtype) for _ in range(count)]
-    shape = (min(PARTS, rows.count), length)
-    parts = [call.new(shape, kind) for _ in range(count)]
+    tiles = row_tile(call.backend, rows, LONGEST, warps=WARPS)
+    programs = min(PARTS, tile.cdiv(rows.count, tiles["ROWS"]))
+    parts = [call.new((programs, length), kind) for _ in range(count)]
     if rows.count and length:
-        launch(row_norm_backward_kernel, shape[:1])(
+        launch(row_norm_backward_kernel, (programs,))(
             *(dy, x, weight, statistics.get("mean"), statistics["rstd"]),
             *(dx.value, parts[0].value, parts[1].value if centered else None),
             *(dy_rows.stride, rows.stride, length, rows.count, length),
             CENTERED=centered,
             EPS=eps,
-            BLOCK=block,
-            **TABLE.select(call.backend, length),
+            **tiles,
         )
     if length:
-        for part, total in zip(parts, sums, strict=True):
-            column_sums(part, total)
+        column_sums(*itertools.chain.from_iterable(zip(parts, sums, strict=True)))
     return (dx.value, *(each.value for each in sums))

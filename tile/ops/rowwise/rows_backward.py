@@ -8,6 +8,9 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
+from tile.ops.core.row_tiles import rows_of
+
+BLOCK = 8192  # elements of an iteration
 
 
 @tile.jit
@@ -18,16 +21,18 @@ def rows_backward_kernel(
     dy_stride,
     y_stride,
     dx_stride,
+    rows,
     length,
     TERM: tl.constexpr,
     GRADIENT: tl.constexpr,
-    BLOCK: tl.constexpr,
     LONG: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """Store GRADIENT of dy, y and the sum of TERM of dy and y over the row."""
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < length
+    row, exists = rows_of(rows, ROWS)
+    column = tl.arange(0, BLOCK)[None, :]
+    inside = exists & (column < length)
     y = widen(tl.load(y_ptr + row * y_stride + column, mask=inside, other=0.0))
     dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
     terms = TERM(dy, y)
@@ -37,7 +42,7 @@ def rows_backward_kernel(
             other_y = widen(tl.load(y_ptr + row * y_stride + at, mask=at < length, other=0.0))
             other_dy = widen(tl.load(dy_ptr + row * dy_stride + at, mask=at < length, other=0.0))
             terms += TERM(other_dy, other_y)
-    total = tl.sum(terms, axis=0)
+    total = tl.sum(terms, axis=1, keep_dims=True)
     tl.store(dx_ptr + row * dx_stride + column, GRADIENT(dy, y, total), mask=inside)
     if LONG:
         for start in range(BLOCK, length, BLOCK):

@@ -19,6 +19,7 @@ from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
+from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.selection.cummax_backward import cummax_backward
 from tile.ops.selection.cumsum import NUMBERS, widen_sum
 from tile.ops.selection.recurrence import BLOCK, last_of
@@ -39,22 +40,31 @@ def later_minimum(a, i, b, j):
 
 @tile.jit
 def cummax_kernel(
-    x_ptr, y_ptr, index_ptr, x_stride, length, COMBINE: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr,
+    y_ptr,
+    index_ptr,
+    x_stride,
+    rows,
+    length,
+    COMBINE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
+    row, exists = rows_of(rows, ROWS)
     x_ptr += row * x_stride
-    before, position = widen_sum(tl.load(x_ptr)), 0
+    before = widen_sum(tl.load(x_ptr, mask=exists, other=0))
+    position = tl.zeros((ROWS, 1), tl.int32)
     for start in range(0, length, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        inside = column < length
+        column = start + tl.arange(0, BLOCK)[None, :]
+        inside = exists & (column < length)
         # Lanes past the end come last, and change nothing before them.
         x = widen_sum(tl.load(x_ptr + column, mask=inside, other=0))
-        own, at = tl.associative_scan((x, column), 0, COMBINE)
+        own, at = tl.associative_scan((x, tl.broadcast_to(column, (ROWS, BLOCK))), 1, COMBINE)
         y, index = COMBINE(before, position, own, at)
         tl.store(y_ptr + row * length + column, y.to(y_ptr.dtype.element_ty), mask=inside)
         tl.store(index_ptr + row * length + column, index.to(tl.int64), mask=inside)
         position = last_of(index)
-        before = widen_sum(tl.load(x_ptr + position, mask=position < length, other=0))
+        before = widen_sum(tl.load(x_ptr + position, mask=exists & (position < length), other=0))
 
 
 @differentiable_by("x", results="y index", backward=cummax_backward)
@@ -80,10 +90,11 @@ def _extremes(op: str, x: Any, combine: Any) -> tuple[Any, Any]:
     rows = source.rows()
     result, index = call.new(source.shape, source.dtype), call.new(source.shape, I64)
     if result.size:
-        launch(cummax_kernel, (rows.count,))(
-            *(x, result.value, index.value, rows.stride, rows.length),
+        shape = row_tile(call.backend, rows, BLOCK)
+        launch(cummax_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+            *(x, result.value, index.value, rows.stride, rows.count, rows.length),
             COMBINE=combine,
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+            **shape,
         )
     return result.value, index.value
 

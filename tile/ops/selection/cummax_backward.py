@@ -18,20 +18,29 @@ from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
+from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.selection.recurrence import BLOCK, recurrence
 
 
 @tile.jit
 def cummax_backward_kernel(
-    dy_ptr, index_ptr, dx_ptr, dy_stride, index_stride, length, BLOCK: tl.constexpr
+    dy_ptr,
+    index_ptr,
+    dx_ptr,
+    dy_stride,
+    index_stride,
+    rows,
+    length,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
+    row, exists = rows_of(rows, ROWS)
     dy_ptr += row * dy_stride
     index_ptr += row * index_stride
-    behind = tl.zeros((), widen(tl.zeros((1,), dy_ptr.dtype.element_ty)).dtype)
+    behind = tl.zeros((ROWS, 1), widen(tl.zeros((1,), dy_ptr.dtype.element_ty)).dtype)
     for start in range(0, length, BLOCK):
-        column = length - 1 - start - tl.arange(0, BLOCK)
-        inside = column >= 0
+        column = length - 1 - start - tl.arange(0, BLOCK)[None, :]
+        inside = exists & (column >= 0)
         dy = widen(tl.load(dy_ptr + column, mask=inside, other=0.0))
         index = tl.load(index_ptr + column, mask=inside, other=-1)
         tl.device_assert((index >= 0) & (index < length), "indices are positions", mask=inside)
@@ -54,9 +63,10 @@ def cummax_backward(dy: Any, index: Any) -> Any:
     rows, index_rows = gradient.rows(), positions.rows()
     result = call.new(gradient.shape, gradient.dtype)
     if result.size:
-        launch(cummax_backward_kernel, (rows.count,))(
-            *(dy, index, result.value, rows.stride, index_rows.stride, rows.length),
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+        shape = row_tile(call.backend, rows, BLOCK)
+        launch(cummax_backward_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+            *(dy, index, result.value, rows.stride, index_rows.stride, rows.count, rows.length),
+            **shape,
         )
     return result.value
 

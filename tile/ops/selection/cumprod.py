@@ -21,6 +21,7 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_launch import launch_rows
+from tile.ops.core.row_tiles import rows_of
 from tile.ops.selection.cumsum import NUMBERS, widen_sum
 from tile.ops.selection.recurrence import BLOCK, recurrence
 
@@ -31,16 +32,18 @@ def times(a, b):
 
 
 @tile.jit
-def cumprod_kernel(x_ptr, y_ptr, x_stride, y_stride, length, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    before = tl.full((), 1, widen_sum(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
+def cumprod_kernel(
+    x_ptr, y_ptr, x_stride, y_stride, rows, length, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    row, exists = rows_of(rows, ROWS)
+    before = tl.full((ROWS, 1), 1, widen_sum(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
     for start in range(0, length, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        inside = column < length
+        column = start + tl.arange(0, BLOCK)[None, :]
+        inside = exists & (column < length)
         x = widen_sum(tl.load(x_ptr + row * x_stride + column, mask=inside, other=1))
-        y = before * tl.cumprod(x, axis=0)
+        y = before * tl.cumprod(x, axis=1)
         tl.store(y_ptr + row * y_stride + column, y.to(y_ptr.dtype.element_ty), mask=inside)
-        before *= tl.reduce(x, 0, times)
+        before *= tl.reduce(x, 1, times, keep_dims=True)
 
 
 @tile.jit
@@ -53,20 +56,22 @@ def cumprod_backward_kernel(
     x_stride,
     y_stride,
     dx_stride,
+    rows,
     length,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
+    row, exists = rows_of(rows, ROWS)
     dy_ptr += row * dy_stride
     x_ptr += row * x_stride
     y_ptr += row * y_stride
-    behind = tl.zeros((), widen(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
+    behind = tl.zeros((ROWS, 1), widen(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
     for start in range(0, length, BLOCK):
-        column = length - 1 - start - tl.arange(0, BLOCK)
-        inside = column >= 0
+        column = length - 1 - start - tl.arange(0, BLOCK)[None, :]
+        inside = exists & (column >= 0)
         dy = widen(tl.load(dy_ptr + column, mask=inside, other=0.0))
         next_x = tl.load(x_ptr + column + 1, mask=inside & (column + 1 < length), other=0.0)
-        before = tl.load(y_ptr + column - 1, mask=column > 0, other=1.0)
+        before = tl.load(y_ptr + column - 1, mask=inside & (column > 0), other=1.0)
         t, behind = recurrence(dy, widen(next_x), behind)
         dx = (widen(before) * t).to(dx_ptr.dtype.element_ty)
         tl.store(dx_ptr + row * dx_stride + column, dx, mask=inside)

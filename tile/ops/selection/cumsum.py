@@ -15,11 +15,11 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.call import FLOATS, I32, I64
-from tile.ops.core.call_plans import planned
+from tile.ops.core.call import FLOATS, I32, I64, Call, accumulator
+from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
-from tile.ops.core.row_launch import launch_rows
+from tile.ops.core.row_tiles import PART, parts_of, row_tile, rows_of
 
 NUMBERS = (*FLOATS, I32, I64)  # types of running sums, and others
 BLOCK = 2048  # elements of an iteration
@@ -27,14 +27,69 @@ BLOCK = 2048  # elements of an iteration
 
 @tile.jit
 def cumsum_kernel(
-    x_ptr, y_ptr, x_stride, y_stride, length, REVERSE: tl.constexpr, BLOCK: tl.constexpr
+    x_ptr,
+    y_ptr,
+    x_stride,
+    y_stride,
+    rows,
+    length,
+    REVERSE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    lane = tl.arange(0, BLOCK)
-    before = tl.zeros((), widen_sum(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
+    row, exists = rows_of(rows, ROWS)
+    lane = tl.arange(0, BLOCK)[None, :]
+    before = tl.zeros((ROWS, 1), widen_sum(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
     for start in range(0, length, BLOCK):
         column = start + lane
-        inside = column < length
+        inside = exists & (column < length)
+        if REVERSE:
+            column = length - 1 - column
+        x = widen_sum(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0))
+        y = before + tl.cumsum(x, axis=1)
+        tl.store(y_ptr + row * y_stride + column, y.to(y_ptr.dtype.element_ty), mask=inside)
+        before += tl.sum(x, axis=1, keep_dims=True)
+
+
+@tile.jit
+def part_sums_kernel(
+    x_ptr, sums_ptr, stride, length, span, REVERSE: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Store the sum of each part of a row."""
+    part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    total = tl.zeros((BLOCK,), sums_ptr.dtype.element_ty)
+    end = min(length, (part + 1) * span)
+    for start in range(part * span, end, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = column < end
+        if REVERSE:
+            column = length - 1 - column
+        total += widen_sum(tl.load(x_ptr + row * stride + column, mask=inside, other=0))
+    tl.store(sums_ptr + row * tl.num_programs(0) + part, tl.sum(total, axis=0))
+
+
+@tile.jit
+def shared_cumsum_kernel(
+    x_ptr,
+    sums_ptr,
+    y_ptr,
+    x_stride,
+    y_stride,
+    length,
+    span,
+    REVERSE: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Store the running sums of a part of a row."""
+    part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    lane = tl.arange(0, PARTS)
+    sums = tl.load(sums_ptr + row * tl.num_programs(0) + lane, mask=lane < part, other=0)
+    before = tl.sum(sums, axis=0)
+    end = min(length, (part + 1) * span)
+    for start in range(part * span, end, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = column < end
         if REVERSE:
             column = length - 1 - column
         x = widen_sum(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0))
@@ -61,9 +116,31 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
     x: a float type, int32 or int64. reverse: from the last element. The gradient is
     `cumsum(dy, reverse=not reverse)`. `out` may be `x` itself.
     """
-    return launch_rows(
-        *("cumsum", cumsum_kernel, {"x": x}, BLOCK, out, NUMBERS), REVERSE=bool(reverse)
-    )
+    call = Call("cumsum")
+    source = call.array("x", x, dtypes=NUMBERS)
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
+    rows, y = source.rows(), result.rows()
+    parts, span = parts_of(rows)
+    if parts > 1:
+        kind = accumulator(source.dtype) if source.dtype in FLOATS else source.dtype
+        sums = call.new((rows.count, parts), kind)
+        launch(part_sums_kernel, (parts, rows.count))(
+            x, sums.value, rows.stride, rows.length, span, REVERSE=bool(reverse), BLOCK=PART
+        )
+        launch(shared_cumsum_kernel, (parts, rows.count))(
+            *(x, sums.value, result.value, rows.stride, y.stride, rows.length, span),
+            REVERSE=bool(reverse),
+            PARTS=tile.next_power_of_2(parts),
+            BLOCK=PART,
+        )
+    elif result.size:
+        shape = row_tile(call.backend, rows, BLOCK)
+        launch(cumsum_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+            *(x, result.value, rows.stride, y.stride, rows.count, rows.length),
+            REVERSE=bool(reverse),
+            **shape,
+        )
+    return result.value
 
 
 def cumsum_reference(x: Array, reverse: bool) -> Array:

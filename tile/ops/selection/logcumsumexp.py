@@ -21,6 +21,7 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_launch import launch_rows
+from tile.ops.core.row_tiles import rows_of
 from tile.ops.selection.recurrence import BLOCK, recurrence
 
 
@@ -38,21 +39,23 @@ def added(m, s, other_m, other_s):
 
 
 @tile.jit
-def logcumsumexp_kernel(x_ptr, y_ptr, x_stride, y_stride, length, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
+def logcumsumexp_kernel(
+    x_ptr, y_ptr, x_stride, y_stride, rows, length, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    row, exists = rows_of(rows, ROWS)
     x_ptr += row * x_stride
     kind: tl.constexpr = widen(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype
-    most, total = tl.full((), -float("inf"), kind), tl.zeros((), kind)
+    most, total = tl.full((ROWS, 1), -float("inf"), kind), tl.zeros((ROWS, 1), kind)
     for start in range(0, length, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        inside = column < length
+        column = start + tl.arange(0, BLOCK)[None, :]
+        inside = exists & (column < length)
         x = widen(tl.load(x_ptr + column, mask=inside, other=-float("inf")))
-        ones = tl.full((BLOCK,), 1.0, kind)
-        m, s = tl.associative_scan((x, ones), 0, added)
+        ones = tl.full((ROWS, BLOCK), 1.0, kind)
+        m, s = tl.associative_scan((x, ones), 1, added)
         m, s = added(most, total, m, s)
         y = (m + tl.log(s)).to(y_ptr.dtype.element_ty)
         tl.store(y_ptr + row * y_stride + column, y, mask=inside)
-        block_m, block_s = tl.reduce((x, ones), 0, added)
+        block_m, block_s = tl.reduce((x, ones), 1, added, keep_dims=True)
         most, total = added(most, total, block_m, block_s)
 
 
@@ -66,17 +69,19 @@ def logcumsumexp_backward_kernel(
     x_stride,
     y_stride,
     dx_stride,
+    rows,
     length,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
+    row, exists = rows_of(rows, ROWS)
     dy_ptr += row * dy_stride
     x_ptr += row * x_stride
     y_ptr += row * y_stride
-    behind = tl.zeros((), widen(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
+    behind = tl.zeros((ROWS, 1), widen(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
     for start in range(0, length, BLOCK):
-        column = length - 1 - start - tl.arange(0, BLOCK)
-        inside = column >= 0
+        column = length - 1 - start - tl.arange(0, BLOCK)[None, :]
+        inside = exists & (column >= 0)
         dy = widen(tl.load(dy_ptr + column, mask=inside, other=0.0))
         x = widen(tl.load(x_ptr + column, mask=inside, other=0.0))
         y = widen(tl.load(y_ptr + column, mask=inside, other=0.0))

@@ -22,17 +22,17 @@ def composed(later_g, later_c, g, c):
 
 @tile.jit
 def recurrence(g, c, behind):
-    """Return t of a block, whose elements are in reverse order, and t of its last one.
+    """Return t of a block of rows, whose elements are in reverse order, and t of the last ones.
 
-    behind: t of the element behind the block.
+    behind: t of the elements behind the block.
     """
-    sums, scales = tl.associative_scan((g, c), 0, composed)
+    sums, scales = tl.associative_scan((g, c), 1, composed)
     t = sums + scales * behind
     return t, last_of(t)
 
 
 @tile.jit
 def last_of(x):
-    """Return the last element; `tl.reduce` of pairs would not keep their order."""
-    lane = tl.arange(0, x.shape[0])
-    return tl.sum(tl.where(lane == x.shape[0] - 1, x, 0), axis=0)
+    """Return the last column; `tl.reduce` of pairs would not keep their order."""
+    lane = tl.arange(0, x.shape[1])[None, :]
+    return tl.sum(tl.where(lane == x.shape[1] - 1, x, 0), axis=1, keep_dims=True)

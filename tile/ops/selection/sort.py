@@ -15,18 +15,22 @@ import tile.language as tl
 from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
+from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.selection.merge_sort import launch_merge_sort
 from tile.ops.selection.order_keys import KEYS, LONGEST, index_of, order_of, sort_keys
 
-# By the length of rows: 16 elements for each thread of long ones. Threads with 32 wait for
-# instructions, which are too many for the caches and repeat in no loop. H200, float16 and float32,
-# rows of 4096, 2026-11-29; others are not measured.
-TABLE = Table(
+ELEMENTS = 1024  # of a tile of short rows
+# By the elements of a tile: 16 for each thread of long rows. Threads with 32 wait for instructions,
+# which are too many for the caches and repeat in no loop. H200, float16 and float32, rows of 4096,
+# 2026-11-29; others are not measured.
+WARPS = Table(
     {(ANY,): {}},
     {
         "nvptx": {
-            (2048,): {},
+            (512,): {"num_warps": 1},
+            (1024,): {"num_warps": 2},
+            (2048,): {"num_warps": 4},
             (4096,): {"num_warps": 8},
             (8192,): {"num_warps": 16},
             (ANY,): {"num_warps": 32},
@@ -41,14 +45,16 @@ def sort_kernel(
     values_ptr,
     indices_ptr,
     stride,
+    rows,
     length,
     DESCENDING: tl.constexpr,
     NARROW: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < length
+    row, exists = rows_of(rows, ROWS)
+    column = tl.arange(0, BLOCK)[None, :]
+    inside = exists & (column < length)
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
     index = index_of(tl.sort(sort_keys(x, column, inside, DESCENDING, NARROW)), NARROW)
     value = tl.load(x_ptr + row * stride + index, mask=inside)
@@ -70,12 +76,12 @@ def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
     if values.size and rows.length > LONGEST:
         launch_merge_sort(call, x, values.value, indices.value, rows, bool(descending))
     elif values.size:
-        launch(sort_kernel, (rows.count,))(
-            *(x, values.value, indices.value, rows.stride, rows.length),
+        shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
+        launch(sort_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+            *(x, values.value, indices.value, rows.stride, rows.count, rows.length),
             DESCENDING=bool(descending),
             NARROW=source.dtype.itemsize == 2,
-            BLOCK=tile.next_power_of_2(rows.length),
-            **TABLE.select(call.backend, rows.length),
+            **shape,
         )
     return values.value, indices.value
 

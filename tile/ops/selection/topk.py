@@ -1,7 +1,8 @@
 """The greatest elements of rows, in descending order, with their indices.
 
-A program goes over its row in blocks, and keeps the k greatest elements of those so far and the
-next. It sorts integers that contain the elements and their indices (order_keys.py).
+Those of long rows are selected (select.py). For many of a row, a program goes over it in blocks,
+and keeps the k greatest elements of those so far and the next. It sorts integers that contain the
+elements and their indices (order_keys.py). Several short rows are of one program.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import tile.language as tl
 from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
+from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.selection.order_keys import KEYS, LONGEST, index_of, order_of, sort_keys
+from tile.ops.selection.select import MOST, launch_select
 
 MOST_NARROW = 2**16  # elements of a row whose indices have 16 bits
 BLOCK = 1024  # elements of an iteration, or as many as k
@@ -27,26 +30,31 @@ def topk_kernel(
     values_ptr,
     indices_ptr,
     stride,
+    rows,
     length,
     k,
     NARROW: tl.constexpr,
     K: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * stride + column, mask=column < length, other=0)
-    best = tl.topk(sort_keys(x, column, column < length, True, NARROW), K, descending=False)
+    row, exists = rows_of(rows, ROWS)
+    column = tl.arange(0, BLOCK)[None, :]
+    inside = exists & (column < length)
+    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
+    best = tl.topk(sort_keys(x, column, inside, True, NARROW), K, descending=False)
     for start in range(BLOCK, length, BLOCK):
         at = start + column
-        x = tl.load(x_ptr + row * stride + at, mask=at < length, other=0)
-        new = tl.topk(sort_keys(x, at, at < length, True, NARROW), K, descending=False)
-        best = tl.topk(tl.join(best, new).reshape(2 * K), K, descending=False)
-    rank = tl.arange(0, K)
+        inside = exists & (at < length)
+        x = tl.load(x_ptr + row * stride + at, mask=inside, other=0)
+        new = tl.topk(sort_keys(x, at, inside, True, NARROW), K, descending=False)
+        best = tl.topk(tl.join(best, new).reshape(ROWS, 2 * K), K, descending=False)
+    rank = tl.arange(0, K)[None, :]
+    inside = exists & (rank < k)
     index = index_of(best, NARROW)
-    value = tl.load(x_ptr + row * stride + index, mask=rank < k)
-    tl.store(values_ptr + row * k + rank, value, mask=rank < k)
-    tl.store(indices_ptr + row * k + rank, index, mask=rank < k)
+    value = tl.load(x_ptr + row * stride + index, mask=inside)
+    tl.store(values_ptr + row * k + rank, value, mask=inside)
+    tl.store(indices_ptr + row * k + rank, index, mask=inside)
 
 
 @planned()
@@ -62,13 +70,17 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
     k = call.integer("k", k, low=0, high=min(LONGEST, rows.length))
     shape = (*source.shape[:-1], k)
     values, indices = call.new(shape, source.dtype), call.new(shape, I64)
-    if values.size:
+    narrow = source.dtype.itemsize == 2 and rows.length <= MOST_NARROW
+    if values.size and rows.length > BLOCK and k <= MOST:
+        launch_select(call, x, values.value, indices.value, rows, k, narrow)
+    elif values.size:
         block = tile.next_power_of_2(k)
-        launch(topk_kernel, (rows.count,))(
-            *(x, values.value, indices.value, rows.stride, rows.length, k),
-            NARROW=source.dtype.itemsize == 2 and rows.length <= MOST_NARROW,
+        tiles = row_tile(call.backend, rows, max(block, BLOCK), BLOCK)
+        launch(topk_kernel, (tile.cdiv(rows.count, tiles["ROWS"]),))(
+            *(x, values.value, indices.value, rows.stride, rows.count, rows.length, k),
+            NARROW=narrow,
             K=block,
-            BLOCK=max(block, min(BLOCK, tile.next_power_of_2(rows.length))),
+            **tiles,
         )
     return values.value, indices.value
 

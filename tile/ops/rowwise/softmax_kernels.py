@@ -1,0 +1,208 @@
+"""The kernels of softmax and its logarithm.
+
+The limit is memory: a row is read once and written once. Up to `LONGEST` elements stay in registers
+between both. A longer row is read twice: the first pass keeps a running maximum and a running sum,
+which shrinks by exp(old maximum - new maximum) whenever the maximum grows (Milakov and Gimelshein,
+arXiv:1805.02867); the second computes the results. Where there are few long rows, several programs
+share each: they store the maximum and the sum of their parts, from which a second kernel starts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import Call, accumulator
+from tile.ops.core.call_plans import launch
+from tile.ops.core.device_functions import widen
+from tile.ops.core.operand import Operand, Rows
+from tile.ops.core.row_tiles import PART, parts_of, row_tile, rows_of
+
+LONGEST = 16384  # elements of a row in registers: 64 for each of 8 warps' 256 threads
+BLOCK = 4096  # elements of an iteration over a longer row
+NUM_WARPS = 8
+PART_WARPS = 4
+VECTOR = 16  # bytes that a thread loads at once
+
+
+@tile.jit
+def softmax_kernel(
+    x_ptr,
+    y_ptr,
+    x_stride,
+    y_stride,
+    rows,
+    length,
+    LOG: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row, exists = rows_of(rows, ROWS)
+    column = tl.arange(0, BLOCK)[None, :]
+    inside = exists & (column < length)
+    # Elements past the end of a row do not change its maximum, and exp makes them 0.
+    x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=-float("inf")))
+    # A row of -inf alone has no softmax: -inf - -inf is NaN, as in NumPy and torch.
+    x -= tl.max(x, axis=1, keep_dims=True)
+    powers = tl.exp(x)
+    total = tl.sum(powers, axis=1, keep_dims=True)
+    y = x - tl.log(total) if LOG else powers / total
+    tl.store(y_ptr + row * y_stride + column, y, mask=inside)
+
+
+@tile.jit
+def running_sum(x_ptr, start, first, end, BLOCK: tl.constexpr):
+    """Return the maximum of the elements from `first` on, and the sum of exp(x - maximum).
+
+    start: of blocks; `first` is in the first one.
+    """
+    column = start + tl.arange(0, BLOCK)
+    inside = (column >= first) & (column < end)
+    # A maximum and a sum for each lane.
+    highest = widen(tl.load(x_ptr + column, mask=inside, other=-float("inf")))
+    total = tl.full((BLOCK,), 1.0, highest.dtype)
+    for at in range(start + BLOCK, end, BLOCK):
+        column = at + tl.arange(0, BLOCK)
+        x = widen(tl.load(x_ptr + column, mask=column < end, other=-float("inf")))
+        # Equal infinities have no difference.
+        power = tl.exp(tl.where(x == highest, 0.0, -tl.abs(x - highest)))
+        total = tl.where(x > highest, total * power + 1.0, total + power)
+        highest = tl.maximum(highest, x)
+    return merged_sum(highest, total)
+
+
+@tile.jit
+def merged_sum(highest, total):
+    """Return the maximum of several, and the sum of total * exp(highest - maximum)."""
+    most = tl.max(highest, axis=0)
+    origin = tl.where(most == -float("inf"), 0.0, most)  # -inf - -inf would be NaN
+    return most, tl.sum(total * tl.exp(highest - origin), axis=0)
+
+
+@tile.jit
+def store_block(x_ptr, y_ptr, column, inside, most, share, LOG: tl.constexpr):
+    # A row of -inf alone has no softmax: -inf - -inf is NaN, as in NumPy and torch.
+    x = widen(tl.load(x_ptr + column, mask=inside)) - most
+    tl.store(y_ptr + column, x + share if LOG else tl.exp(x) * share, mask=inside)
+
+
+@tile.jit
+def store_softmax(
+    x_ptr, y_ptr, start, first, end, most, total, LOG: tl.constexpr, BLOCK: tl.constexpr
+):
+    share = -tl.log(total) if LOG else 1.0 / total
+    column = start + tl.arange(0, BLOCK)
+    inside = (column >= first) & (column < end)
+    store_block(x_ptr, y_ptr, column, inside, most, share, LOG)
+    for at in range(start + BLOCK, end, BLOCK):
+        column = at + tl.arange(0, BLOCK)
+        store_block(x_ptr, y_ptr, column, column < end, most, share, LOG)
+
+
+@tile.jit
+def long_softmax_kernel(
+    x_ptr,
+    y_ptr,
+    x_stride,
+    y_stride,
+    length,
+    LOG: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Go over a row in blocks that start at multiples of ALIGNED elements, if rows do not."""
+    row = tl.program_id(0).to(tl.int64)
+    aligned = row * x_stride // ALIGNED * ALIGNED
+    first = (row * x_stride - aligned).to(tl.int32)
+    x_ptr += aligned
+    y_ptr += aligned if ALIGNED > 1 else row * y_stride
+    most, total = running_sum(x_ptr, 0, first, first + length, BLOCK)
+    store_softmax(x_ptr, y_ptr, 0, first, first + length, most, total, LOG, BLOCK)
+
+
+@tile.jit
+def part_sums_kernel(x_ptr, most_ptr, total_ptr, stride, length, span, BLOCK: tl.constexpr):
+    part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    end = min(length, (part + 1) * span)
+    most, total = running_sum(x_ptr + row * stride, part * span, part * span, end, BLOCK)
+    at = row * tl.num_programs(0) + part
+    tl.store(most_ptr + at, most)
+    tl.store(total_ptr + at, total)
+
+
+@tile.jit
+def row_sum(most_ptr, total_ptr, row, parts, PARTS: tl.constexpr):
+    """Return the maximum of a row and its sum from those of its parts."""
+    lane = tl.arange(0, PARTS)
+    most = tl.load(most_ptr + row * parts + lane, mask=lane < parts, other=-float("inf"))
+    return merged_sum(most, tl.load(total_ptr + row * parts + lane, mask=lane < parts, other=0.0))
+
+
+@tile.jit
+def shared_softmax_kernel(
+    x_ptr,
+    y_ptr,
+    most_ptr,
+    total_ptr,
+    x_stride,
+    y_stride,
+    length,
+    span,
+    LOG: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    most, total = row_sum(most_ptr, total_ptr, row, tl.num_programs(0), PARTS)
+    start, end = part * span, min(length, (part + 1) * span)
+    x_ptr += row * x_stride
+    store_softmax(x_ptr, y_ptr + row * y_stride, start, start, end, most, total, LOG, BLOCK)
+
+
+def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
+    """Return the softmax of the rows of `x`, or its logarithm."""
+    call = Call(op)
+    source = call.array("x", x)
+    result = call.output("out", out, source.shape, source.dtype, in_place=("x",))
+    rows, y = source.rows(), result.rows()
+    strides = (rows.stride, y.stride)
+    if not result.size:
+        return result.value
+    parts, span = parts_of(rows)
+    if rows.length <= LONGEST:
+        shape = row_tile(call.backend, rows, LONGEST)
+        launch(softmax_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+            *(x, result.value, *strides, rows.count, rows.length), LOG=log, **shape
+        )
+    elif parts == 1:
+        same = rows.stride == y.stride
+        launch(long_softmax_kernel, (rows.count,))(
+            *(x, result.value, *strides, rows.length),
+            LOG=log,
+            ALIGNED=max(1, VECTOR // source.dtype.itemsize) if same else 1,
+            BLOCK=BLOCK,
+            num_warps=NUM_WARPS,
+        )
+    else:
+        most, total = part_sums(call, x, rows, parts, span)
+        launch(shared_softmax_kernel, (parts, rows.count))(
+            *(x, result.value, most.value, total.value, *strides, rows.length, span),
+            LOG=log,
+            PARTS=tile.next_power_of_2(parts),
+            BLOCK=PART,
+            num_warps=PART_WARPS,
+        )
+    return result.value
+
+
+def part_sums(call: Call, x: Any, rows: Rows, parts: int, span: int) -> tuple[Operand, Operand]:
+    """Return the maxima of parts of rows, and the sums of exp(x - maximum), rows x parts."""
+    kind = accumulator(call.operands[0].dtype)
+    most, total = (call.new((rows.count, parts), kind) for _ in range(2))
+    launch(part_sums_kernel, (parts, rows.count))(
+        *(x, most.value, total.value, rows.stride, rows.length, span),
+        BLOCK=PART,
+        num_warps=PART_WARPS,
+    )
+    return most, total

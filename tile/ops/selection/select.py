@@ -1,0 +1,150 @@
+"""The greatest elements of long rows: the k-th one is searched bit by bit.
+
+Elements are integers with their indices, of which the least is that of the greatest element
+(order_keys.py), so no two are equal. A program holds a row, or a part of one, in registers. From
+the highest bit on, it counts the integers that are less than a candidate for the k-th least one,
+which takes an addition for each instead of the exchanges of a network. It stores the k least as
+they come. Those of all parts of a row are searched again; in the end k are sorted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import I32, I64, Call
+from tile.ops.core.call_plans import launch
+from tile.ops.core.operand import Rows
+from tile.ops.core.row_tiles import PROGRAMS, row_tile, rows_of
+from tile.ops.core.tables import ANY, Table
+from tile.ops.selection.order_keys import LONGEST, index_of, sort_keys
+
+MOST = 1024  # elements that are selected of a row
+LEAST_BLOCK = 2048  # elements of a program
+# By the elements of a program. H200, 2026-11-29.
+WARPS = Table(
+    {(ANY,): {}},
+    {
+        "nvptx": {
+            (1024,): {"num_warps": 2},
+            (2048,): {"num_warps": 4},
+            (4096,): {"num_warps": 8},
+            (8192,): {"num_warps": 16},
+            (ANY,): {"num_warps": 32},
+        }
+    },
+)
+
+
+@tile.jit
+def search(least, values, k, bits):
+    """Return a number that k values are less than, or the k-th least one, and if it is the first.
+
+    least: the k-th least one with its low `bits` bits 0.
+    """
+    bound, exact = least, False
+    while bits > 0 and not exact:
+        bits -= 1
+        candidate = least + (tl.full((), 1, least.dtype) << bits)
+        count = tl.sum((values < candidate).to(tl.int32), axis=0)
+        least = tl.where(count < k, candidate, least)
+        exact = count == k
+        bound = tl.where(exact, candidate, least)
+    return bound, exact
+
+
+@tile.jit
+def bound_of(keys, k, index_bits, NARROW: tl.constexpr):
+    """Return a number that k keys are less than; indices of keys have `index_bits` bits."""
+    INDEX: tl.constexpr = 16 if NARROW else 32
+    high = (keys >> INDEX).to(tl.int32)
+    negative = tl.sum((high < 0).to(tl.int32), axis=0)
+    least = tl.where(negative < k, 0, -0x8000 if NARROW else -0x80000000)
+    bound, exact = search(least, high, k, INDEX - 1)
+    bound = bound.to(keys.dtype) << INDEX
+    if not exact:  # the indices of equal elements decide
+        bound, exact = search(bound, keys, k, index_bits)
+        bound = tl.where(exact, bound, bound + 1)
+    return bound
+
+
+@tile.jit
+def select_kernel(
+    x_ptr,
+    keys_ptr,
+    stride,
+    length,
+    parts,
+    k,
+    index_bits,
+    FIRST: tl.constexpr,
+    NARROW: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Store the keys of the k greatest elements of a part of a row; x is keys unless FIRST."""
+    program = tl.program_id(0).to(tl.int64)
+    row, part = program // parts, program % parts
+    # Lengths of parts differ by at most 1, so that all have k elements or more.
+    start, end = part * length // parts, (part + 1) * length // parts
+    column = (start + tl.arange(0, BLOCK)).to(tl.int32)
+    inside = column < end
+    if FIRST:
+        x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
+        keys = sort_keys(x, column, inside, True, NARROW)
+    else:
+        GREATEST: tl.constexpr = 0x7FFFFFFF if NARROW else 0x7FFFFFFFFFFFFFFF
+        keys = tl.load(x_ptr + row * stride + column, mask=inside, other=GREATEST)
+    selected = keys < bound_of(keys, k, index_bits, NARROW)
+    place = tl.cumsum(selected.to(tl.int32), axis=0) - 1
+    tl.store(keys_ptr + program * k + place, keys, mask=selected)
+
+
+@tile.jit
+def sort_selected_kernel(
+    x_ptr,
+    keys_ptr,
+    values_ptr,
+    indices_ptr,
+    stride,
+    rows,
+    k,
+    NARROW: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row, exists = rows_of(rows, ROWS)
+    rank = tl.arange(0, BLOCK)[None, :]
+    inside = exists & (rank < k)
+    GREATEST: tl.constexpr = 0x7FFFFFFF if NARROW else 0x7FFFFFFFFFFFFFFF
+    keys = tl.load(keys_ptr + row * k + rank, mask=inside, other=GREATEST)
+    index = index_of(tl.sort(keys), NARROW)
+    value = tl.load(x_ptr + row * stride + index, mask=inside)
+    tl.store(values_ptr + row * k + rank, value, mask=inside)
+    tl.store(indices_ptr + row * k + rank, index, mask=inside)
+
+
+def launch_select(
+    call: Call, x: Any, values: Any, indices: Any, rows: Rows, k: int, narrow: bool
+) -> None:
+    """Write the k greatest elements of each row in descending order, and their indices."""
+    least = max(LEAST_BLOCK, 2 * tile.next_power_of_2(k))
+    source, stride, length, first = x, rows.stride, rows.length, True
+    while first or length > k:
+        block = min(LONGEST, tile.next_power_of_2(length))
+        while block > least and rows.count * tile.cdiv(length, block) < PROGRAMS and first:
+            block //= 2
+        parts = tile.cdiv(length, block)
+        keys = call.new((rows.count, parts * k), I32 if narrow else I64).value
+        launch(select_kernel, (rows.count * parts,))(
+            *(source, keys, stride, length, parts, k, (rows.length - 1).bit_length()),
+            FIRST=first,
+            NARROW=narrow,
+            BLOCK=block,
+            **WARPS.select(call.backend, block),
+        )
+        source, stride, length, first = keys, parts * k, parts * k, False
+    shape = row_tile(call.backend, Rows(rows.count, k, k), MOST, MOST)
+    launch(sort_selected_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+        *(x, source, values, indices, rows.stride, rows.count, k), NARROW=narrow, **shape
+    )
