@@ -16,8 +16,8 @@ from tile.ops.core.tables import ANY, Table
 
 ELEMENTS = 1024  # of a tile of short rows
 LONG = 16384  # elements of rows that are shared if they are few
-PART = 2048  # elements of a part are a multiple of it
-FEWEST_PARTS = 8  # of a row, to be worth a second launch
+PART = 4096  # elements of a part are a multiple of it
+FEWEST_PARTS = 4  # of a row, to be worth a second launch
 PROGRAMS = 264  # that short rows are shared by: two for each multiprocessor of an H200
 # By the elements of a tile: 16 for each thread of short rows. H200, 2026-11-29.
 WARPS = Table(

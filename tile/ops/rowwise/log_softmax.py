@@ -3,7 +3,7 @@
     y[i] = x[i] - m - log(sum_j exp(x[j] - m))          m = max_j x[j], so that exp cannot overflow
     dx[i] = dy[i] - exp(y[i]) * sum_j dy[j]
 
-softmax_kernels.py has the kernels.
+The kernels are those of softmax (softmax_kernels.py).
 """
 
 from __future__ import annotations

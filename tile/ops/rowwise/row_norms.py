@@ -17,6 +17,7 @@ from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
 
 LONGEST = 65536  # elements of a row: 64 for each of 32 warps' 1024 threads
+ELEMENTS = 2048  # of a tile of short rows
 # By the elements of a tile. H200, float16, 4096 rows, 2026-11-29.
 WARPS = Table(
     {(ANY,): {}},
@@ -114,7 +115,7 @@ def row_norm(
         mean = call.new(source.shape[:-1], kind) if centered else None
         rstd = call.new(source.shape[:-1], kind)
     if result.size:
-        shape = row_tile(call.backend, rows, LONGEST, warps=WARPS)
+        shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
         launch(row_norm_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
             *(x, vectors["weight"], vectors.get("bias"), result.value),
             *(mean and mean.value, rstd and rstd.value),

@@ -19,7 +19,7 @@ from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile
 from tile.ops.core.tables import ANY, Table
-from tile.ops.rowwise.row_norms import LONGEST, normalized, require_block
+from tile.ops.rowwise.row_norms import ELEMENTS, LONGEST, normalized, require_block
 
 # By the elements of a tile: 16 for each thread. H200, 2026-11-29.
 WARPS = Table(
@@ -115,7 +115,7 @@ def row_norm_backward(
     centered = "mean" in statistics
     count = 2 if centered else 1
     sums = [call.new((length,), weights.dtype) for _ in range(count)]
-    tiles = row_tile(call.backend, rows, LONGEST, warps=WARPS)
+    tiles = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
     programs = min(PARTS, tile.cdiv(rows.count, tiles["ROWS"]))
     parts = [call.new((programs, length), kind) for _ in range(count)]
     if rows.count and length:

@@ -3,7 +3,8 @@
     y[i] = exp(x[i] - m) / sum_j exp(x[j] - m)          m = max_j x[j], so that exp cannot overflow
     dx[i] = y[i] * (dy[i] - sum_j dy[j] * y[j])
 
-softmax_kernels.py has the kernels.
+The limit is memory: a row is read once, or twice if it is longer than registers hold; the kernels
+are in softmax_kernels.py.
 """
 
 from __future__ import annotations

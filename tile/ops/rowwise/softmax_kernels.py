@@ -18,11 +18,20 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.core.operand import Operand, Rows
 from tile.ops.core.row_tiles import PART, parts_of, row_tile, rows_of
+from tile.ops.core.tables import ANY, Table
 
 LONGEST = 16384  # elements of a row in registers: 64 for each of 8 warps' 256 threads
-BLOCK = 4096  # elements of an iteration over a longer row
-NUM_WARPS = 8
-PART_WARPS = 4
+# Of longer rows, by their length. H200, 2026-11-29.
+LONG_TILES = Table(
+    {(ANY,): {"BLOCK": 4096}},
+    {
+        "nvptx": {
+            (32768,): {"BLOCK": 4096, "num_warps": 8},
+            (ANY,): {"BLOCK": 8192, "num_warps": 16},
+        }
+    },
+)
+PART_WARPS = 8
 VECTOR = 16  # bytes that a thread loads at once
 
 
@@ -181,8 +190,7 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
             *(x, result.value, *strides, rows.length),
             LOG=log,
             ALIGNED=max(1, VECTOR // source.dtype.itemsize) if same else 1,
-            BLOCK=BLOCK,
-            num_warps=NUM_WARPS,
+            **LONG_TILES.select(call.backend, rows.length),
         )
     else:
         most, total = part_sums(call, x, rows, parts, span)
