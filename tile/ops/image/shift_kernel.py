@@ -135,7 +135,8 @@ def shift_conv_kernel(
         if DESCRIBED:
             b = described.load([first_filter, start])
         else:
-            b = tl.load(weights + channel, mask=exists, other=0.0, cache_modifier=CACHE)
+            shared = CACHE if FILTERS <= BLOCK_N else ""  # by all programs of a multiprocessor
+            b = tl.load(weights + channel, mask=exists, other=0.0, cache_modifier=shared)
         total = multiply(total, a, b, SWAPPED, PRECISION, SUMS)
         if REST:
             a = shifted_pixels(x_ptr, rest_pixel, *image)

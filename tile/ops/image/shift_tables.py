@@ -29,6 +29,12 @@ RUNS = Table(
                 "CACHE": ".ca",
             },
             (ANY, 128, ANY): {**dependent(64, 128, 64, stages=2), "STORED": True},
+            (16384, ANY, 128): {
+                **dependent(64, 128, 64),
+                "STORED": True,
+                "CACHE": ".ca",
+                "SPREAD": True,
+            },
             (16384, ANY, ANY): dependent(64, 128, 64),
             (ANY, ANY, ANY): tiles(64, 256, 64, stages=2),
         }
@@ -47,12 +53,7 @@ DESCRIBED = Table(
             (4096, ANY, 256): {**dependent(64, 128, 64, stages=5), "REST": 32, "SWAPPED": True},
             (4096, ANY, ANY): dependent(64, 256, 64, stages=5),
             (16384, 128, ANY): {},
-            (16384, ANY, 128): {
-                **dependent(64, 128, 64),
-                "STORED": True,
-                "CACHE": ".ca",
-                "SPREAD": True,
-            },
+            (16384, ANY, 128): {},
             (16384, ANY, ANY): dependent(64, 128, 64),
             (ANY, ANY, ANY): {},
         }
@@ -95,5 +96,7 @@ def configuration(
     is_described = bool(described) and call.describes(weights)
     defaults = {"SWAPPED": False, "STORED": False, "CACHE": "", "SPREAD": False, "REST": 0}
     config = {**defaults, **(described if is_described else config)}
-    config |= {"DESCRIBED": is_described, "STORED": config["STORED"] and call.describes(result)}
+    config |= {"DESCRIBED": is_described}
+    if not call.describes(result):  # no TMA, or not of such rows
+        config |= {"STORED": False, "SPREAD": False}
     return {name: value for name, value in config.items() if name != "GROUP"}
