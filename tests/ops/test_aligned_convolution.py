@@ -145,6 +145,14 @@ BACKWARD: dict[str, tuple[Any, ...]] = {
         *((2, 8, 8, 32), (32, 3, 3, 4), {"padding": 1, "groups": 8}),
         *([COPY, IM2COL], [COPY, "conv2d_wgrad_kernel", COPY]),
     ),
+    "groups of a tile": (
+        *((2, 8, 8, 64), (128, 3, 3, 4), {"padding": 1, "groups": 16}),
+        *([COPY, IM2COL], [COPY, "im2col_wgrad_kernel", COPY]),
+    ),
+    "groups of more channels": (
+        *((2, 8, 8, 128), (64, 3, 3, 8), {"padding": 1, "groups": 16}),
+        *([COPY, IM2COL], [COPY, "im2col_wgrad_kernel", COPY]),
+    ),
 }
 
 

@@ -34,6 +34,7 @@ TABLE = Table(
         }
     },
 )
+MERGED = 64  # filters of a tile of several groups
 # Pixels from which on TMA copies them, by backend: fewer are not measured.
 LEAST_PIXELS = {"nvptx": 8192}
 
@@ -55,17 +56,26 @@ def im2col_wgrad_kernel(
     S: tl.constexpr,
     WINDOW: tl.constexpr,
     CHANNELS: tl.constexpr,
+    GROUPS: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    COLUMNS: tl.constexpr = WINDOW * CHANNELS
+    """Store sums over some pixels.
+
+    GROUPS: the filters and channels of a group, if there are several. A program has all channels of
+    the groups of its filters then, and stores for each filter those of its own.
+    """
+    COLUMNS: tl.constexpr = WINDOW * (CHANNELS if GROUPS is None else BLOCK_N)
     batches, height, width, pixels = sizes
     tile_row, tile_column = tile_position(filters, COLUMNS, BLOCK_M, BLOCK_N, GROUP)
     split = tl.program_id(1)
     first_filter, first_column = tile_row * BLOCK_M, tile_column * BLOCK_N
-    position, channel = first_column // CHANNELS, first_column % CHANNELS
+    if GROUPS is None:
+        position, channel = first_column // CHANNELS, first_column % CHANNELS
+    else:
+        position, channel = tile_column, tile_row * BLOCK_N
     dy = tl.make_tensor_descriptor(dy_ptr, [pixels, filters], [dy_pixel, 1], [BLOCK_K, BLOCK_M])
     x = tl.make_im2col_descriptor(
         x_ptr,
@@ -84,12 +94,19 @@ def im2col_wgrad_kernel(
         total = tl.dot(a, x.load([k, channel], [down, right]), total)
     row = first_filter + tl.arange(0, BLOCK_M)[:, None]
     column = first_column + tl.arange(0, BLOCK_N)[None, :]
-    at = (split.to(tl.int64) * filters + row) * COLUMNS + column
-    tl.store(parts_ptr + at, total.to(parts_ptr.dtype.element_ty), mask=row < filters)
+    inside = row < filters
+    if GROUPS is None:
+        at = (split.to(tl.int64) * filters + row) * COLUMNS + column
+    else:
+        column = channel + tl.arange(0, BLOCK_N)[None, :]
+        inside = inside & (row // GROUPS[0] == column // GROUPS[1])
+        at = (split.to(tl.int64) * filters + row) * (WINDOW * GROUPS[1])
+        at += position * GROUPS[1] + column % GROUPS[1]
+    tl.store(parts_ptr + at, total.to(parts_ptr.dtype.element_ty), mask=inside)
 
 
 def im2col_wgrad_configuration(
-    call: Call, dy: Image, x: Image, windows: Windows
+    call: Call, dy: Image, x: Image, windows: Windows, groups: int = 1
 ) -> Configuration | None:
     """Return a configuration for pixels that TMA copies; None if it cannot."""
     operands = dy.operand, x.operand
@@ -100,6 +117,11 @@ def im2col_wgrad_configuration(
         return None
     pixels = batches * p * q
     config = TABLE.select(call.backend, count, channels, pixels)
+    if groups > 1:
+        columns = MERGED * channels // count
+        if count % MERGED or MERGED % (count // groups) or columns not in (16, 32, 64, 128):
+            return None
+        config = {**config, **tiles(MERGED, columns, 64, stages=4), "RESIDENT": 3, "GROUP": 1}
     fits = (
         pixels >= LEAST_PIXELS.get(call.backend, pixels + 1)
         and channels % config["BLOCK_N"] == 0

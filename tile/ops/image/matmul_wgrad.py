@@ -1,9 +1,8 @@
 """The gradient of filters as a matmul whose operands are never stored: a form of conv2d_wgrad.py.
 
-Rows of the matmul are filters, columns are (r, s, c), and the inner axis is the pixels of dy. It is
-long where the result is small, so that programs share it: each stores the sums of a part, and a
-second kernel adds up the parts in a fixed order (splits.py). TMA copies the pixels where it can
-(im2col_wgrad.py).
+Rows of the matmul are filters, columns are (r, s, c), and the inner axis is the pixels of dy, which
+programs share: each stores the sums of a part, and a second kernel adds up the parts in a fixed
+order (splits.py). TMA copies the pixels where it can (im2col_wgrad.py).
 """
 
 from __future__ import annotations
@@ -113,32 +112,33 @@ def wgrad_by_matmul(
     filters, channels = count // groups, x.shape[3] // groups
     window, pixels = windows.count[0] * windows.count[1], batches * p * q
     table = WIDEST if result.dtype == F64 else TABLE
-    config = im2col_wgrad_configuration(call, dy, x, windows) if last and groups == 1 else None
-    by_im2col = config is not None
-    if config is None:
-        config = table.select(call.backend, filters, window * channels, pixels)
-    tiles = tile.cdiv(filters, config["BLOCK_M"])
-    tiles *= tile.cdiv(window * channels, config["BLOCK_N"])
+    im2col = im2col_wgrad_configuration(call, dy, x, windows, groups) if last else None
+    config = im2col or table.select(call.backend, filters, window * channels, pixels)
+    if im2col and groups > 1:  # a tile has the filters of several groups
+        tiles = tile.cdiv(count, config["BLOCK_M"]) * window
+    else:
+        tiles = tile.cdiv(filters, config["BLOCK_M"]) * groups
+        tiles *= tile.cdiv(window * channels, config["BLOCK_N"])
     steps = tile.cdiv(pixels, config["BLOCK_K"])
-    resident = config.get("RESIDENT", 1)
-    splits = splits_of(call, splits, tile.cdiv(tiles * groups, resident), steps)
+    splits = splits_of(call, splits, tile.cdiv(tiles, config.get("RESIDENT", 1)), steps)
     sums = accumulator(result.dtype)
     parts = call.new((splits, count, window * channels), sums) if splits > 1 else result
     span = tile.cdiv(steps, splits) * config["BLOCK_K"]
     shared = {"S": windows.count[1], "WINDOW": window, "CHANNELS": channels, **config}
     shared.pop("RESIDENT", None)
-    if by_im2col:
+    if im2col:
         launch(im2col_wgrad_kernel, (tiles, splits))(
             *(dy.value, x.value, parts.value, dy.strides[2], x.strides),
-            *((*x.shape[:3], pixels), filters, span),
+            *((*x.shape[:3], pixels), count, span),
             LOWER=windows.first,
             UPPER=upper_corner(windows, x, dy),
             STEPS=(1, *windows.step, 1),
             APART=windows.apart,
-            **shared,
+            **shared | {"CHANNELS": x.shape[3]},
+            GROUPS=(filters, channels) if groups > 1 else None,
         )
     else:
-        launch(conv2d_wgrad_kernel, (tiles, groups, splits))(
+        launch(conv2d_wgrad_kernel, (tiles // groups, groups, splits))(
             *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
             *(pixels, filters, windows.first, windows.step, windows.apart, span),
             CHANNELS_LAST=last,
