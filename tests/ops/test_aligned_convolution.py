@@ -129,6 +129,10 @@ def test_strides_of_axes_of_one_element(stride: int, launched: list[str]) -> Non
 
 # x; filters; options; the kernels of gradients of images, and of filters
 BACKWARD: dict[str, tuple[Any, ...]] = {
+    "three channels": (
+        *((2, 17, 19, 3), (64, 7, 7, 3), {"padding": 3, "stride": (1, 2)}),
+        *([COPY, COPY, IM2COL, COPY, IM2COL, COPY], [COPY, COPY, "im2col_wgrad_kernel", COPY]),
+    ),
     "3x3": (
         *((2, 10, 10, 64), (32, 3, 3, 64), {"padding": 1}),
         *([COPY, IM2COL], [COPY, "im2col_wgrad_kernel", COPY]),
@@ -171,3 +175,13 @@ def test_gradients_of_planes(case: str, launched: list[str]) -> None:
             result = op(*arguments, **options)
         assert launched == kernels
         np.testing.assert_array_equal(result, reference_of(op)(*arguments, **options))
+
+
+def test_gradient_of_filters_of_three_channels(launched: list[str]) -> None:
+    x, dy = integers(2, 17, 20, 3), integers(2, 9, 10, 24, seed=1)
+    options: dict[str, Any] = {"stride": 2, "padding": 3}
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv2d_wgrad(dy, x, (7, 7), **options)
+    assert launched == [COPY, "im2col_wgrad_kernel", COPY]
+    expected = reference_of(tile.ops.conv2d_wgrad)(dy, x, (7, 7), **options)
+    np.testing.assert_array_equal(result, expected)

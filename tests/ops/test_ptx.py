@@ -278,3 +278,12 @@ def test_large_grouped_matmuls_have_producer_warps(
     for text in compiled.values():
         assert "setmaxnreg" in text and "st.global" not in text
         assert "C75" not in assemble(text, "sm_90a")
+
+
+def test_planes_are_copied_and_stored_by_vectors(compiled: dict[str, str]) -> None:
+    """Four pixels of a plane of 14 x 14 are adjacent in memory and in one image."""
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.conv2d(zeros(32, 256, 14, 14), zeros(256, 256, 3, 3), padding=1, layout="NCHW")
+    copy, text = (compiled[name] for name in ("copy_images_kernel", "im2col_conv2d_kernel"))
+    assert "ld.global.v2.b32" in copy and "st.global.v4.b32" in copy
+    assert "st.global.v2.b32" in text and "st.global.b16" not in text

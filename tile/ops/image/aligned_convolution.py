@@ -2,8 +2,7 @@
 
 cuDNN transposes planes, too. Three rules: channels that are no multiple of `CHANNELS` are filled
 up; groups of fewer become one of as many, whose filters have zeros for the channels of others; and
-a row of a window over very few channels becomes the channels of one element, a view of the image
-in which pixels overlap.
+a row of a window over very few channels becomes the channels of one element (window_rows.py).
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from dataclasses import replace
 import tile
 from tile.ops.core.call import F32, Call
 from tile.ops.core.new_arrays import DType
-from tile.ops.image.aligned_images import Copy, copy_images, new_image, viewed
+from tile.ops.image.aligned_images import Copy, copy_images, new_image
 from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.im2col_windows import fits_descriptor
 from tile.ops.image.images import Image
+from tile.ops.image.window_rows import FEW, window_rows
 
 CHANNELS = 32  # a multiple of the channels of all iterations: rows of 64 bytes
 MERGED = 64  # channels of groups that become one
-FEW = 8  # channels of an image a row of whose window becomes one element
-ALIGNED = 16  # bytes, of all strides of a descriptor
 LEAST_WORK = 2**25  # multiplications, from which on copies pay
 
 
@@ -86,49 +84,23 @@ def _loadable(conv: Convolution) -> bool:
 
 
 def _by_rows(conv: Convolution) -> Convolution:
-    """Return the convolution in which a row of the window is the channels of one element.
-
-    Such an element begins every `step` pixels, and is as long as several of them.
-    """
-    (count, r, s, channels), size = conv.filters.shape, conv.dtype.itemsize
-    (batches, height, *_), step = conv.x.shape, conv.windows.step[1]
-    if conv.windows.apart[1] != 1 or not r * s:
+    """Return the convolution in which a row of the window is the channels of one element."""
+    rows = window_rows(conv.call, conv.x, conv.out, conv.windows, conv.dtype)
+    if rows is None:
         return conv
-    depth = next(n for n in (4, 8) if n >= channels)
-    while depth * step * size % ALIGNED:
-        depth *= 2
-    row = tile.cdiv(s * depth, CHANNELS) * CHANNELS
-    q = conv.out.shape[2]
-    # All elements end within the row of pixels.
-    wide = tile.cdiv((q - 1) * step * depth + row, depth * ALIGNED) * ALIGNED
-    if depth > FEW or (conv.windows.first[1] > 0):
-        return conv
-    windows = replace(
-        conv.windows,
-        count=(r, 1),
-        first=(conv.windows.first[0], 0),
-        step=(conv.windows.step[0], 1),
-        apart=(conv.windows.apart[0], 1),
-    )
-    padded = new_image(conv.call, (batches, height, wide, depth), conv.dtype)
-    shape, strides = (batches, height, q, row), (*padded.strides[:2], step * depth, 1)
-    view = viewed(padded, shape, strides)
-    if not fits_descriptor(windows, view, conv.out):
-        return conv
-    weights = new_image(conv.call, (count, r, row // depth, depth), conv.dtype)
-    copy_images(
-        Copy(conv.x, padded, -conv.windows.first[1]),
-        Copy(conv.filters, weights, 0, count, 0),
-    )
-    filters = viewed(weights, (count, r, 1, row), (r * row, row, row, 1))
-    return replace(conv, x=view, filters=filters, windows=windows, filter_step=0)
+    count = conv.filters.shape[0]
+    weights = new_image(conv.call, rows.filter_shape(count), conv.dtype)
+    copy_images(rows.copy, Copy(conv.filters, weights))
+    return replace(conv, x=rows.image, filters=rows.filters(weights), windows=rows.windows)
 
 
-def planes_pay(call: Call, dtype: DType, dy: Image, filters: Image, *others: Image) -> bool:
-    """Return True if the images of a gradient that are planes should be copied.
-
-    filters: also those that are the result.
-    """
-    planes = not all(image.channels_last for image in (dy, filters, *others))
+def copies_pay(call: Call, dtype: DType, dy: Image, filters: Image) -> bool:
+    """Return True if the images of a gradient are worth copies; filters: also the result."""
     work = math.prod(dy.shape) * math.prod(filters.shape[1:])
-    return planes and dtype.itemsize == 2 and work >= LEAST_WORK and call.describes()
+    return dtype.itemsize == 2 and work >= LEAST_WORK and call.describes()
+
+
+def planes_pay(call: Call, dtype: DType, dy: Image, filters: Image, other: Image) -> bool:
+    """Return True if the images of a gradient that are planes should be copied."""
+    planes = not all(image.channels_last for image in (dy, filters, other))
+    return planes and copies_pay(call, dtype, dy, filters)

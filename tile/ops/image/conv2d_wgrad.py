@@ -17,7 +17,7 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.epilogue import PRECISIONS
 from tile.ops.core.reference import Array, wide
-from tile.ops.image.aligned_convolution import planes_pay
+from tile.ops.image.aligned_convolution import copies_pay, planes_pay
 from tile.ops.image.aligned_images import Copy, copied, copy_images, new_image
 from tile.ops.image.conv_arguments import (
     channels_in,
@@ -28,6 +28,7 @@ from tile.ops.image.conv_arguments import (
 from tile.ops.image.depthwise_wgrad import depthwise_wgrad
 from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.matmul_wgrad import wgrad_by_matmul
+from tile.ops.image.window_rows import FEW, window_rows
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.splits import check_splits
 
@@ -89,6 +90,17 @@ def _by_matmul(
 ) -> None:
     """Write the gradient by a matmul, of copies and with one of the result if these pay."""
     dtype, last, target = result.operand.dtype, result.strides[3] == 1, result
+    if groups == 1 and x.shape[3] <= FEW and copies_pay(call, dtype, dy, result):
+        rows = window_rows(call, x, dy, windows, dtype)
+        if rows is not None:
+            (dy,) = (dy,) if dy.channels_last else copied(call, dtype, dy)
+            copy_images(rows.copy)
+            target = new_image(call, rows.filter_shape(dy.shape[3]), dtype)
+            sums = rows.filters(target)
+            x, windows = rows.image, rows.windows
+            wgrad_by_matmul(call, dy, x, sums.operand, windows, 1, splits, precision, True)
+            copy_images(Copy(target, result))
+            return
     if planes_pay(call, dtype, dy, result, x):
         dy, x = copied(call, dtype, dy, x)
         target = result if last else new_image(call, result.shape, dtype)

@@ -10,6 +10,8 @@ operands are contiguous along the outer ones, which wgmma reads in types of 16 b
 
 from __future__ import annotations
 
+import math
+
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call
@@ -34,6 +36,7 @@ TABLE = Table(
         }
     },
 )
+LEAST_COLUMNS = 32  # of a tile
 MERGED = 64  # filters of a tile of several groups
 # Pixels from which on TMA copies them, by backend: fewer are not measured.
 LEAST_PIXELS = {"nvptx": 8192}
@@ -117,6 +120,8 @@ def im2col_wgrad_configuration(
         return None
     pixels = batches * p * q
     config = TABLE.select(call.backend, count, channels, pixels)
+    if channels % config["BLOCK_N"]:
+        config = {**config, "BLOCK_N": max(LEAST_COLUMNS, math.gcd(channels, config["BLOCK_N"]))}
     if groups > 1:
         columns = MERGED * channels // count
         if count % MERGED or MERGED % (count // groups) or columns not in (16, 32, 64, 128):
