@@ -20,7 +20,7 @@ from tile.ops.image.images import Image
 from tile.ops.image.window_rows import FEW, window_rows
 
 CHANNELS = 32  # a multiple of the channels of all iterations: rows of 64 bytes
-MERGED = 64  # channels of groups that become one
+MERGED = 32  # filters and channels, at least, of groups that become one
 LEAST_WORK = 2**25  # multiplications, from which on copies pay
 
 
@@ -53,7 +53,7 @@ def _by_channels(conv: Convolution) -> Convolution:
     """Return the convolution with channels filled up and groups merged."""
     count, r, s, channels = conv.filters.shape
     groups = conv.groups
-    most = max(1, min(groups, MERGED // channels))
+    most = max(1, min(groups, MERGED // min(channels, count)))
     merged = next(n for n in range(most, 0, -1) if groups % n == 0)
     padded = tile.cdiv(channels * merged, CHANNELS) * CHANNELS
     left = groups // merged

@@ -17,7 +17,7 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.image.images import Four, Image
 
-ELEMENTS, PIXELS, WARPS = 4096, 64, 8  # of a program's tile
+ELEMENTS, PIXELS, WARPS = 2048, 64, 4  # of a program's tile (docs/notes/ops.md)
 
 
 @tile.jit

@@ -42,6 +42,18 @@ HALF = Table(
         }
     },
 )
+# Iterations of LEAST_CHANNELS: 32 images of 112 x 112 x 64 pixels of the result.
+NARROW = Table(
+    {(ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (65536, ANY, ANY): {},
+            (ANY, 32, ANY): {},
+            (ANY, 64, ANY): rows(256, 64, 32, warps=8, stages=4),
+            (ANY, ANY, ANY): {},
+        }
+    },
+)
 ROUNDED = Table(
     PORTABLE,
     {
@@ -73,7 +85,8 @@ def im2col_configuration(conv: Convolution, phases: int = 1) -> Configuration | 
     pixels, *others = conv.sizes
     config = table.select(conv.call.backend, phases * pixels, *others)
     if channels % config["BLOCK_K"]:
-        config = {**config, "BLOCK_K": min(config["BLOCK_K"], LEAST_CHANNELS)}
+        narrow = NARROW.select(conv.call.backend, phases * pixels, *others) if half else {}
+        config = narrow or {**config, "BLOCK_K": min(config["BLOCK_K"], LEAST_CHANNELS)}
     if conv.groups > 1:
         config = {**config, "BLOCK_N": math.gcd(filters.shape[0], config["BLOCK_N"]), "GROUP": 1}
     fits = (
