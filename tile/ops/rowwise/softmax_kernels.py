@@ -32,7 +32,6 @@ LONG_TILES = Table(
     },
 )
 PART_WARPS = 8
-VECTOR = 16  # bytes that a thread loads at once
 
 
 @tile.jit
@@ -61,15 +60,11 @@ def softmax_kernel(
 
 
 @tile.jit
-def running_sum(x_ptr, start, first, end, BLOCK: tl.constexpr):
-    """Return the maximum of the elements from `first` on, and the sum of exp(x - maximum).
-
-    start: of blocks; `first` is in the first one.
-    """
+def running_sum(x_ptr, start, end, BLOCK: tl.constexpr):
+    """Return the maximum of the elements from `start` to `end`, and the sum of exp(x - maximum)."""
     column = start + tl.arange(0, BLOCK)
-    inside = (column >= first) & (column < end)
     # A maximum and a sum for each lane.
-    highest = widen(tl.load(x_ptr + column, mask=inside, other=-float("inf")))
+    highest = widen(tl.load(x_ptr + column, mask=column < end, other=-float("inf")))
     total = tl.full((BLOCK,), 1.0, highest.dtype)
     for at in range(start + BLOCK, end, BLOCK):
         column = at + tl.arange(0, BLOCK)
@@ -97,44 +92,28 @@ def store_block(x_ptr, y_ptr, column, inside, most, share, LOG: tl.constexpr):
 
 
 @tile.jit
-def store_softmax(
-    x_ptr, y_ptr, start, first, end, most, total, LOG: tl.constexpr, BLOCK: tl.constexpr
-):
+def store_softmax(x_ptr, y_ptr, start, end, most, total, LOG: tl.constexpr, BLOCK: tl.constexpr):
     share = -tl.log(total) if LOG else 1.0 / total
-    column = start + tl.arange(0, BLOCK)
-    inside = (column >= first) & (column < end)
-    store_block(x_ptr, y_ptr, column, inside, most, share, LOG)
-    for at in range(start + BLOCK, end, BLOCK):
+    for at in range(start, end, BLOCK):
         column = at + tl.arange(0, BLOCK)
         store_block(x_ptr, y_ptr, column, column < end, most, share, LOG)
 
 
 @tile.jit
 def long_softmax_kernel(
-    x_ptr,
-    y_ptr,
-    x_stride,
-    y_stride,
-    length,
-    LOG: tl.constexpr,
-    ALIGNED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    x_ptr, y_ptr, x_stride, y_stride, length, LOG: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Go over a row in blocks that start at multiples of ALIGNED elements, if rows do not."""
     row = tl.program_id(0).to(tl.int64)
-    aligned = row * x_stride // ALIGNED * ALIGNED
-    first = (row * x_stride - aligned).to(tl.int32)
-    x_ptr += aligned
-    y_ptr += aligned if ALIGNED > 1 else row * y_stride
-    most, total = running_sum(x_ptr, 0, first, first + length, BLOCK)
-    store_softmax(x_ptr, y_ptr, 0, first, first + length, most, total, LOG, BLOCK)
+    x_ptr += row * x_stride
+    most, total = running_sum(x_ptr, 0, length, BLOCK)
+    store_softmax(x_ptr, y_ptr + row * y_stride, 0, length, most, total, LOG, BLOCK)
 
 
 @tile.jit
 def part_sums_kernel(x_ptr, most_ptr, total_ptr, stride, length, span, BLOCK: tl.constexpr):
     part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     end = min(length, (part + 1) * span)
-    most, total = running_sum(x_ptr + row * stride, part * span, part * span, end, BLOCK)
+    most, total = running_sum(x_ptr + row * stride, part * span, end, BLOCK)
     at = row * tl.num_programs(0) + part
     tl.store(most_ptr + at, most)
     tl.store(total_ptr + at, total)
@@ -166,7 +145,7 @@ def shared_softmax_kernel(
     most, total = row_sum(most_ptr, total_ptr, row, tl.num_programs(0), PARTS)
     start, end = part * span, min(length, (part + 1) * span)
     x_ptr += row * x_stride
-    store_softmax(x_ptr, y_ptr + row * y_stride, start, start, end, most, total, LOG, BLOCK)
+    store_softmax(x_ptr, y_ptr + row * y_stride, start, end, most, total, LOG, BLOCK)
 
 
 def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
@@ -185,11 +164,9 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
             *(x, result.value, *strides, rows.count, rows.length), LOG=log, **shape
         )
     elif parts == 1:
-        same = rows.stride == y.stride
         launch(long_softmax_kernel, (rows.count,))(
             *(x, result.value, *strides, rows.length),
             LOG=log,
-            ALIGNED=max(1, VECTOR // source.dtype.itemsize) if same else 1,
             **LONG_TILES.select(call.backend, rows.length),
         )
     else:
