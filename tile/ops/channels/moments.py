@@ -43,6 +43,9 @@ def moments_kernel(
     lane = tl.arange(0, ITEMS)[:, None]
     mean = widen(tl.zeros((ITEMS, BLOCK), x_ptr.dtype.element_ty))
     squares = mean
+    # The last step of each element of a batch has fewer lanes, so lanes count what they have. Else
+    # only the last one has, and the lanes of all others have as many elements as there are steps.
+    COUNTED: tl.constexpr = OVER_BATCH and not CHANNELS_LAST
     count = tl.zeros((ITEMS, 1), mean.dtype)
     for step in range(part * span, min(steps, (part + 1) * span)):
         if OVER_BATCH:
@@ -60,9 +63,16 @@ def moments_kernel(
         inside = exists & (column < statistics)
         x = widen(tl.load(x_ptr + at, mask=inside, other=0.0))
         distance = tl.where(inside, x - mean, 0.0)
-        count += exists.to(count.dtype)
-        mean += distance / tl.maximum(count, 1.0)
+        if COUNTED:
+            count += exists.to(count.dtype)
+            mean += distance / tl.maximum(count, 1.0)
+        else:
+            mean += distance / (step - part * span + 1)
         squares += distance * tl.where(inside, x - mean, 0.0)
+    if not COUNTED:
+        total = (batches if OVER_BATCH else per_group) * length
+        left = min(total - part * span * ITEMS, span * ITEMS)
+        count = tl.cdiv(tl.maximum(left - lane, 0), ITEMS).to(mean.dtype)
     elements = tl.sum(count)
     average = tl.sum(mean * count, axis=0, keep_dims=True) / elements
     distance = mean - average
