@@ -59,13 +59,13 @@ Timer = Callable[[], float]  # takes a sample, in milliseconds
 class Measured:
     """The rate of each peer for a problem.
 
-    warm: the rates with a warm L2 cache, where `rates` are those with a cold one. work: as the
-    problem's. bytes: those that each peer must access. reference: the peer whose result the first
-    one must have. note: the error, after WRONG if it is large.
+    warm: the first rate over the reference's with a warm L2 cache, where `rates` are those with a
+    cold one. work: as the problem's. bytes: those that each peer must access. reference: the peer
+    whose result the first one must have. note: the error, after WRONG if it is large.
     """
 
     rates: dict[str, float]
-    warm: dict[str, float]
+    warm: float | None
     work: float
     bytes: int
     reference: str
@@ -73,15 +73,14 @@ class Measured:
 
     def stored(self) -> dict[str, Any]:
         """Return what is stored of it."""
-        warm = {"warm": self.warm} if self.warm else {}
+        warm = {} if self.warm is None else {"warm": round(self.warm, 3)}
         return {"rates": self.rates, **warm, "reference": self.reference, "note": self.note}
 
     def shown(self) -> str:
         """Return a line of text."""
         parts = [", ".join(f"{peer} {rate:.4g}" for peer, rate in self.rates.items())]
-        if self.warm:
-            ratio = self.warm["tile"] / self.warm[self.reference]
-            parts.append(f"with a warm cache {ratio:.3f} of {self.reference}")
+        if self.warm is not None:
+            parts.append(f"with a warm cache {self.warm:.3f} of {self.reference}")
         return f"{'; '.join(parts)} ({self.note})"
 
 
@@ -93,11 +92,13 @@ def measure(bench: Bench, make: Callable[[], Problem], unit: str) -> Measured:
     kind = str(result.dtype).removeprefix("torch.")
     wrong = not apart <= TOLERANCE.get(kind, HALF_TOLERANCE)
     size = sum(array.nbytes for array in (*problem.inputs, result))
-    warm: dict[str, float] = {}
+    warm = None
     if bench.torch is not None and problem.inputs:
         gpu_timing = importlib.import_module("gpu_timing")
         copies = [problem] + [make() for _ in range(1, gpu_timing.copies_needed(size))]
-        warm = rates(problem, graphs([problem]), unit) if len(copies) > 1 else {}
+        if len(copies) > 1:
+            once = rates(problem, graphs([problem]), unit)
+            warm = once["tile"] / once[problem.expected]
         cold = rates(problem, graphs(copies), unit)
     else:
         calls = {name: partial(milliseconds, run, rep=20) for name, run in problem.peers.items()}
@@ -169,7 +170,7 @@ class Results:
     def drop(self, figure: Figure) -> None:
         """Forget the points of a figure, which keeps its place."""
         if figure.name in self._stored["figures"]:
-            self._stored["figures"][figure.name]["points"] = []
+            self._stored["figures"][figure.name] |= {"points": [], "note": ""}
 
     def add(self, figure: Figure, point: dict[str, Any], order: list[str]) -> None:
         """Store a point; those of a figure stay in the given order of labels."""

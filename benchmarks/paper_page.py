@@ -3,9 +3,10 @@
 Results are one JSON file for each kind of machine, "gpu" and "cpu":
 
     {"machine": text, "figures": {name: {"title", "unit", "xlabel", "date", "points": [
-        {"label", "rates": {peer: rate}, "warm": {peer: rate}, "reference": peer, "note"}]}}}
+        {"label", "rates": {peer: rate}, "warm": ratio, "reference": peer, "note"}]}}}
 
-"warm" has the rates with a warm L2 cache; points with one kind of rates lack it.
+"warm" is the first peer's rate over the reference's with a warm L2 cache; points with one kind of
+rates lack it. A figure may have a "note", of how it was measured otherwise.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def table(figure: Mapping[str, Any]) -> Iterator[str]:
         cells = [f"{rates[peer]:.4g}" if peer in rates else "" for peer in peers]
         cells.append(ratio(rates, point["reference"]))
         if warm:
-            cells.append(ratio(point.get("warm", {}), point["reference"]))
+            cells.append(f"{point['warm']:.2f}" if "warm" in point else "")
         yield f"| {' | '.join([point['label'], *cells, point['note']])} |"
 
 
@@ -66,7 +67,11 @@ def sections(kind: str, results: Mapping[str, Any], folder: Path) -> Iterator[st
     for name, figure in results["figures"].items():
         references = list(dict.fromkeys(point["reference"] for point in figure["points"]))
         yield f"\n### {figure['title']}\n"
-        yield f"{figure['unit']}, {figure['date']}. The ratio is that to {', '.join(references)}.\n"
+        said = [
+            f"{figure['unit']}, {figure['date']}",
+            f"The ratio is that to {', '.join(references)}",
+        ]
+        yield ". ".join(filter(None, [*said, figure.get("note")])) + ".\n"
         yield from table(figure)
         if (folder / f"{kind}-{name}.png").exists():
             yield f"\n![{figure['title']}]({folder.name}/{kind}-{name}.png)"
