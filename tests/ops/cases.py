@@ -148,28 +148,35 @@ def strided(random: Random, shape: tuple[int, ...]) -> Array:
     return random.normal(*shape[:-1], 2 * shape[-1])[..., : shape[-1]]
 
 
+def normal(*shapes: tuple[int, ...], more: tuple[Any, ...] = ()) -> Callable[[Random], Arguments]:
+    """Return the maker of arrays of these shapes, followed by other arguments."""
+    return lambda random: ((*[random.normal(*shape) for shape in shapes], *more), {})
+
+
+def int32(bound: int, shape: tuple[int, ...], *more: Any) -> Callable[[Random], Arguments]:
+    """Return the maker of integers from -bound to bound - 1, followed by other arguments."""
+    return lambda random: ((random.integers(-bound, bound, *shape, dtype=np.int32), *more), {})
+
+
+def infinite(random: Random) -> Arguments:
+    return (infinite_rows(random, 16999),), {}
+
+
 def rowwise() -> Iterator[Case]:
     yield from rows("softmax", like_x)
     yield Case("softmax", "strided", lambda random: ((strided(random, (3, 37)),), {}))
     for op in ("softmax", "log_softmax"):
         # Several programs share each of two rows.
         for count, dtype, everywhere in ((2, "float32", True), (67, "float16", False)):
-            make = lambda random, n=count: ((random.normal(n, 16999),), {})  # noqa: E731
+            make = normal((count, 16999))
             yield Case(op, f"{count} long", make, (dtype,), everywhere=everywhere)
-        make = lambda random: ((infinite_rows(random, 16999),), {})  # noqa: E731
-        yield Case(op, "infinite, long", make, ("float32",))
+        yield Case(op, "infinite, long", infinite, ("float32",))
     yield from rows("softmax_backward", like_x, like_x)
-    yield Case(
-        "softmax_backward",
-        "long",
-        lambda random: ((random.normal(2, 16999), random.normal(2, 16999)), {}),
-        ("float32",),
-        ulps=40,
-    )
+    two = normal((2, 16999), (2, 16999))
+    yield Case("softmax_backward", "long", two, ("float32",), ulps=40)
     yield from rows("log_softmax", like_x)
     yield Case("log_softmax", "strided", lambda random: ((strided(random, (3, 37)),), {}))
     yield from rows("log_softmax_backward", like_x, like_x, floor=1.0)
-    two = lambda random: ((random.normal(2, 16999), random.normal(2, 16999)), {})  # noqa: E731
     yield Case("log_softmax_backward", "long", two, ("float32",), ulps=40)
     yield from rows("layer_norm", like_x, last_axis, last_axis)
     yield from rows("layer_norm_backward", like_x, like_x, last_axis, ulps=8, floor=1.0)
@@ -860,17 +867,14 @@ def selection() -> Iterator[Case]:
     yield Case("topk", "long, many", greatest(3000, 1100), ("float32",), ulps=0)
     yield Case("topk", "several passes", greatest(40000, 700), NARROW, ulps=0)
     yield Case("topk", "wide", greatest(70000, 3), ("float16",), ulps=0)
-    integers = lambda r: ((r.integers(-(2**31), 2**31, 2, 3000, dtype=np.int32), 9), {})  # noqa: E731
-    yield Case("topk", "integers", integers, ("float32",))
+    yield Case("topk", "integers", int32(2**31, (2, 3000), 9), ("float32",))
     for op, arguments in (("topk", (2,)), ("sort", ())):
-        short = lambda r, more=arguments: ((r.normal(801, 3), *more), {})  # noqa: E731
-        yield Case(op, "short", short, NARROW, ulps=0, everywhere=True)
+        yield Case(op, "short", normal((801, 3), more=arguments), NARROW, ulps=0, everywhere=True)
     yield Case("topk", "none", lambda r: ((r.normal(2, 5), 0), {}), ("float32",))
     for reverse in (False, True):
-        make = lambda r, flag=reverse: ((r.normal(2, 16999), flag), {})  # noqa: E731
+        make = normal((2, 16999), more=(reverse,))
         yield Case("cumsum", f"long {reverse}", make, ("float32",), ulps=32, everywhere=reverse)
-    make = lambda r: ((r.integers(-9, 9, 1, 16999, dtype=np.int32),), {})  # noqa: E731
-    yield Case("cumsum", "long, integers", make, ("float32",))
+    yield Case("cumsum", "long, integers", int32(9, (1, 16999)), ("float32",))
     for shape in ((3, 37), (2, 4100), (801, 3), (0, 4), (2, 0)):
         label = "x".join(map(str, shape))
         yield Case("cumsum", label, lambda r, shape=shape: ((r.normal(*shape),), {}), ulps=16)

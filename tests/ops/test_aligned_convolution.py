@@ -11,10 +11,10 @@ from numpy.lib.stride_tricks import as_strided
 
 import tile
 import tile.ops
+from tests.ops.launches import record_launches
 from tests.ops.test_im2col_convolution import forget, integers
 from tile.ops.core.reference import reference_of
 from tile.ops.image import aligned_convolution, convolution, im2col_wgrad
-from tile.runtime.jit import JITFunction
 
 COPY, IM2COL, MATMUL = "copy_images_kernel", "im2col_conv2d_kernel", "matmul_kernel"
 
@@ -22,14 +22,7 @@ COPY, IM2COL, MATMUL = "copy_images_kernel", "im2col_conv2d_kernel", "matmul_ker
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of kernels that run; copies pay for the smallest convolutions."""
-    names: list[str] = []
-    select = JITFunction.__getitem__
-
-    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        names.append(kernel.__name__)
-        return select(kernel, grid)
-
-    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    names = record_launches(monkeypatch)
     monkeypatch.setattr(aligned_convolution, "LEAST_WORK", 0)
     monkeypatch.setitem(im2col_wgrad.LEAST_PIXELS, "interp", 0)
     forget()

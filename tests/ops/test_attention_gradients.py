@@ -9,26 +9,18 @@ import pytest
 
 import tile
 import tile.ops
+from tests.ops.launches import record_launches
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import varlen_gradient_launches as varlen_module
 from tile.ops.sequence.attention import attention_reference
 from tile.ops.sequence.attention_backward import attention_backward_reference
-from tile.runtime.jit import JITFunction
 
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that are launched."""
-    names: list[str] = []
-    select = JITFunction.__getitem__
-
-    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        names.append(kernel.__name__)
-        return select(kernel, grid)
-
-    monkeypatch.setattr(JITFunction, "__getitem__", recording)
-    return names
+    return record_launches(monkeypatch)
 
 
 def heads(*shape: int, seed: int = 0) -> np.ndarray:

@@ -10,6 +10,7 @@ import pytest
 
 import tile
 import tile.ops
+from tests.ops.launches import record_launches
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image import (
@@ -20,7 +21,6 @@ from tile.ops.image import (
     matmul_wgrad,
 )
 from tile.ops.linear.configurations import tiles
-from tile.runtime.jit import JITFunction
 
 TILES = tiles(64, 32, 32)
 # height, width, channels; filters, R, S; stride, padding, dilation
@@ -35,14 +35,7 @@ GEOMETRIES: dict[str, tuple[Any, ...]] = {
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of kernels that run, with tiles of `TILES`."""
-    names: list[str] = []
-    select = JITFunction.__getitem__
-
-    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        names.append(kernel.__name__)
-        return select(kernel, grid)
-
-    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    names = record_launches(monkeypatch)
     table = Table({(ANY, ANY, ANY): TILES}, {})
     monkeypatch.setattr(convolution_tables, "TABLE", table)
     for name in ("HALF", "ROUNDED"):

@@ -957,11 +957,13 @@ def test_tensors_among_objects_are_noted(noting: Noting) -> None:
     assert len(noting.repeats) == 1 and (x._version, out._version) == (0, 2)
 
 
-def test_objects_without_an_address_are_left_to_ordinary_launches(noting: Noting) -> None:
+def test_objects_without_an_address_are_left_to_ordinary_launches(
+    noting: Noting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel, arrays = new_launcher(), three()
     kernel[1,](*buffers(arrays), 100, BLOCK=32)
     given = buffers(arrays)
-    given[0].data_ptr = lambda: None  # type: ignore[assignment]
+    monkeypatch.setattr(given[0], "data_ptr", lambda: None)
     with pytest.raises(ArgumentTypeError, match="cannot be taken as an array"):
         kernel[1,](*given, 100, BLOCK=32)
     given[0].data_ptr = lambda: np.int64(arrays[0].data_ptr())

@@ -37,13 +37,13 @@ def wide_tiles(backend: str, m: int, n: int, k: int) -> dict[str, Any]:
     if backend not in PROGRAMS or not few or n < LEAST_COLUMNS or k < LEAST_INNER:
         return {}
 
-    def microseconds(config: dict[str, Any], factor: float, splits: int) -> float:
+    def microseconds(config: dict[str, Any], relative: float, splits: int) -> float:
         rows, columns = int(config["BLOCK_M"]), int(config["BLOCK_N"])
         programs = tile.cdiv(m, rows) * tile.cdiv(n, columns) * splits
         most = tile.cdiv(programs, PROGRAMS[backend])
-        multiplied = most * rows * columns * factor * k / splits / MULTIPLICATIONS
+        multiplied = most * rows * columns * relative * k / splits / MULTIPLICATIONS
         return multiplied + (splits - 1) * (LAUNCH + (4 * splits + 2) * m * n / ADDED_BYTES)
 
-    choices = [(config, factor, splits) for (config, factor), splits in product(_TILES, (1, 2))]
+    choices = [(config, relative, splits) for (config, relative), splits in product(_TILES, (1, 2))]
     config, _, splits = min(choices, key=lambda choice: microseconds(*choice))
     return {**config, "splits": splits, "launch_pdl": True}

@@ -17,24 +17,10 @@ from tile.ops.core.call import I32, I64, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.operand import Rows
 from tile.ops.core.row_tiles import PROGRAMS, row_tile, rows_of
-from tile.ops.core.tables import ANY, Table
-from tile.ops.selection.order_keys import LONGEST, index_of, sort_keys
+from tile.ops.selection.order_keys import LONGEST, WARPS, index_of, sort_keys
 
 MOST = 1024  # elements that are selected of a row
 LEAST_BLOCK = 2048  # elements of a program
-# By the elements of a program. H200, 2026-11-29.
-WARPS = Table(
-    {(ANY,): {}},
-    {
-        "nvptx": {
-            (1024,): {"num_warps": 2},
-            (2048,): {"num_warps": 4},
-            (4096,): {"num_warps": 8},
-            (8192,): {"num_warps": 16},
-            (ANY,): {"num_warps": 32},
-        }
-    },
-)
 
 
 @tile.jit

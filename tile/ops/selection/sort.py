@@ -16,27 +16,10 @@ from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import row_tile, rows_of
-from tile.ops.core.tables import ANY, Table
 from tile.ops.selection.merge_sort import launch_merge_sort
-from tile.ops.selection.order_keys import KEYS, LONGEST, index_of, order_of, sort_keys
+from tile.ops.selection.order_keys import KEYS, LONGEST, WARPS, index_of, order_of, sort_keys
 
 ELEMENTS = 1024  # of a tile of short rows
-# By the elements of a tile: 16 for each thread of long rows. Threads with 32 wait for instructions,
-# which are too many for the caches and repeat in no loop. H200, float16 and float32, rows of 4096,
-# 2026-11-29; others are not measured.
-WARPS = Table(
-    {(ANY,): {}},
-    {
-        "nvptx": {
-            (512,): {"num_warps": 1},
-            (1024,): {"num_warps": 2},
-            (2048,): {"num_warps": 4},
-            (4096,): {"num_warps": 8},
-            (8192,): {"num_warps": 16},
-            (ANY,): {"num_warps": 32},
-        }
-    },
-)
 
 
 @tile.jit
