@@ -295,6 +295,11 @@ IMAGE: list[Wrong] = [
     ),
     (
         "conv2d",
+        lambda out: tile.ops.conv2d(ones(1, 3, 4, 4), ones(2, 4, 3, 3), layout="NCHW"),
+        "conv2d: `x` has 3 channels and `filters` 4; x is batch x channels x height x width, and",
+    ),
+    (
+        "conv2d",
         lambda out: tile.ops.conv2d(ones(1, 4, 4, 3), ones(2, 3, 3, 3), dilation=2),
         "conv2d: the height of `x` with padding is 4; a window of 5 does not fit",
     ),

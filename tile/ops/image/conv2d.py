@@ -89,9 +89,12 @@ def conv2d(
     (batches, height, width, channels), (count, r, s, depth) = image.shape, weights.shape
     groups = group_count(call, groups, channels, count, "the channels and filters")
     if depth * groups != channels:
+        axes, window = "height x width x channels", "R x S x channels of a group"
+        if layout == "NCHW":
+            axes, window = "channels x height x width", "channels of a group x R x S"
         raise ArgumentValueError(
-            f"conv2d: `x` has {channels} channels and `filters` {depth}; x is batch x height x "
-            "width x channels, and filters are filters x R x S x channels of a group"
+            f"conv2d: `x` has {channels} channels and `filters` {depth}; x is batch x {axes}, "
+            f"and filters are filters x {window}"
         )
     function = epilogue_of(call, count, bias, precision, activation)
     windows = windows_of(call, (r, s), stride, padding, dilation)
