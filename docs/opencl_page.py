@@ -44,7 +44,8 @@ enqueued. Buffers are arrays of bytes to a kernel. NumPy arrays are accessed in 
 passed as buffers without copies if device and host share memory, and are copied otherwise; such a
 launch returns when the kernel has finished.
 
-PoCL 3.0 miscompiles some kernels that have a barrier in a branch, such as a reduction in an `if`.
+PoCL links kernels by the system's `ld` and C compiler, and has no device where there are none. PoCL
+3.0 miscompiles some kernels that have a barrier in a branch, such as a reduction in an `if`.
 Their programs are built without optimization there, which is correct but slow (a matmul takes 80
 times as long); other kernels are not affected. LLVM 14 sometimes vectorizes PoCL's work-item loops
 wrongly: this backend sets `POCL_WORK_GROUP_METHOD=loops` unless you set that variable.

@@ -7,7 +7,6 @@ backend          the backend's public interface
 compiler         lowers a module, and emits its functions and program
 launch_metadata  the program and what the host must know to launch it
 survey           the findings of `tile info`
-pocl_linker      a minimal `ld` for PoCL on machines without one
 devices          discovery of runtimes; device enumeration, selection and capability queries
 host_staging     arguments: OpenCL memory, and host arrays in place or copied
 launch           builds of programs, the cache of binaries; a loaded kernel, and its timers

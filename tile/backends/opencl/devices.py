@@ -8,31 +8,28 @@ on, and NVIDIA's driver may come without a file. We therefore create a temporary
 system's files and files for the other runtimes, which lives as long as the loader reads it.
 
 PoCL calls `ld` for every kernel, and ends the process if there is none, or no C compiler with
-libraries to link. On such machines it gets our own linker, `pocl_linker.py`.
+libraries to link. Machines without them have no device of PoCL.
 """
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import functools
 import mmap
 import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import pyopencl as cl
 
-from tile.backends.opencl import pocl_linker, tuning
+from tile.backends.opencl import tuning
 from tile.backends.opencl.target import NAMED, SIMD_CPU, WARP, Capabilities
 from tile.config import config
 from tile.errors import BackendError
@@ -82,8 +79,6 @@ STACK_BYTES = 1 << 26
 def visible() -> Iterator[None]:
     """Let the loader see all runtimes while it enumerates them. A user's own settings win."""
     os.environ.setdefault(*WORK_ITEMS)  # noqa: TID251 - PoCL's variable, not ours
-    if TOOLS not in os.environ and not _has_linker():  # noqa: TID251 - PoCL's variable, not ours
-        os.environ[TOOLS] = _own_linker()  # noqa: TID251
     if VARIABLE in os.environ:  # noqa: TID251 - the loader's variable, not ours
         _skip_passes(Path(os.environ[VARIABLE]))  # noqa: TID251
         yield
@@ -129,19 +124,10 @@ def _knows_options(library: Path) -> bool:
         return False
 
 
-def _has_linker() -> bool:
-    return all(map(shutil.which, ("ld", "cc")))
-
-
-def _own_linker() -> str:
-    """Create a folder with our linker as `ld`; it is removed when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="tile-linker-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    program = folder / "ld"
-    command = f"{quote(sys.executable)} -S -E {quote(pocl_linker.__file__)}"
-    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    program.chmod(0o755)
-    return str(folder)
+def has_linker() -> bool:
+    """Return True if PoCL will find what it links kernels by."""
+    named = TOOLS in os.environ  # noqa: TID251 - PoCL's variable, not ours
+    return named or all(map(shutil.which, ("ld", "cc")))
 
 
 def _write_icd_files(folder: Path) -> None:
@@ -275,6 +261,8 @@ def all_devices() -> tuple[Any, ...]:
 
 
 def _devices_of(platform: Any) -> list[Any]:
+    if platform.name == POCL and not has_linker():
+        return []
     try:
         return list(platform.get_devices())
     except cl.Error:  # a platform without devices

@@ -37,10 +37,11 @@ def survey() -> list[Requirement]:
 
 
 def _not_installed(present: tuple[str, ...]) -> list[Requirement]:
+    missing = {name: f"pip install {names} (x86-64 Linux)" for name, names in RUNTIMES.items()}
+    if not devices.has_linker():
+        missing[POCL] += "; it needs ld and cc, which apt install gcc brings"
     return [
-        Requirement(name, missing=f"pip install {packages} (x86-64 Linux)")
-        for name, packages in RUNTIMES.items()
-        if name not in present
+        Requirement(name, missing=text) for name, text in missing.items() if name not in present
     ]
 
 
