@@ -174,8 +174,10 @@ class CallGuards(NamedTuple):
 
     limits: the greatest extents of its grid, a tuple of one to three integers from 1 on, or a
     function that returns one. states: objects, and whether each is true. readings: functions, and
-    the object that each returns. names: of the arguments passed by name, which come last.
-    constants: what a grid function gets besides the arguments, by name.
+    the object that each returns; the last one is called if all else but pairs, fields and the grid
+    holds. names: of the arguments passed by name, which come last. constants: what a grid function
+    gets besides the arguments, by name. pairs: numbers of tensors that do not overlap; length:
+    returns the bytes from the first element of a tensor that is not contiguous to its end.
     """
 
     limits: tuple[int, int, int]
@@ -185,6 +187,8 @@ class CallGuards(NamedTuple):
     arguments: tuple[ArgumentGuard, ...]
     constants: dict[str, Any]
     fields: tuple[FieldGuard, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+    length: Callable[[Any], int] | None = None
 
 
 class BoundLaunch(NamedTuple):

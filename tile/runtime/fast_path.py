@@ -18,7 +18,7 @@ the function is
             except unreadable:
                 entry = None
             if entry is not None:
-                repeat, fixed, kernel, constants, choose, note, inline_cache, noted = entry
+                repeat, fixed, kernel, constants, choose, note, inline_cache, apart = entry
                 <the grid's extents x, y, z>
                 note(a0, a1, a2)
                 if repeat(x, y, z, p0, p1, p2, a3):
@@ -52,7 +52,6 @@ import operator
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
-from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +81,7 @@ SlowPath = Callable[..., CompiledKernel]
 
 ABSENT = object()  # the default of all arguments
 
-MOST_CACHES = 4  # of a launch function; a call tries each
+MOST_CACHES = 8  # of a launch function; a call tries each, which takes 0.07 us
 
 FEW_PAIRS = 32  # of arrays that may overlap; more are sorted
 
@@ -98,8 +97,8 @@ class FastPathEntry(NamedTuple):
         addresses.
     note: tells autograd of the kernel's writes to some of the tensors of a launch.
     inline_cache: as in `BoundLaunch`.
-    noted: what inline caches call in place of `note`. It raises for tensors that are not launched
-        by this entry. None if there are no inline caches.
+    apart: pairs of numbers of tensors that do not overlap if they are launched by this entry; None
+        for an entry of tensors that may, which has no inline caches.
     """
 
     repeat: FastLaunch
@@ -109,7 +108,7 @@ class FastPathEntry(NamedTuple):
     choose: Callable[[Sequence[Any], Sequence[int]], FastPathEntry | None] | None = None
     note: NoteWrites | None = None
     inline_cache: InlineCache | None = None
-    noted: NoteWrites | None = None
+    apart: tuple[tuple[int, int], ...] | None = ()
 
 
 class OverlapEntries:
@@ -123,7 +122,6 @@ class OverlapEntries:
         self, pairs: Sequence[tuple[int, int]], count: int, *, objects: bool = False
     ) -> None:
         self.pairs = pairs
-        self._count = count
         self.versions: dict[bool, FastPathEntry | None] = {}  # by: the tensors may overlap
         if len(pairs) > FEW_PAIRS:
             self._overlap = _test_of_many(pairs, objects=objects)
@@ -133,12 +131,6 @@ class OverlapEntries:
     def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
         """Return the entry for tensors at these addresses."""
         return self.versions.get(self._overlap(tensors, addresses))
-
-    def noted(self, entry: FastPathEntry) -> NoteWrites | None:
-        """Return `noted` of an entry for tensors that do not overlap; None with many pairs."""
-        if entry.note is None or len(self.pairs) > FEW_PAIRS:
-            return None
-        return _note_of_disjoint(tuple(self.pairs), self._count, entry.note)
 
 
 OverlapTest = Callable[[Sequence[Any], Sequence[int]], bool]
@@ -153,14 +145,6 @@ def overlap(tensors, addresses):
     return {tests}
 """
 
-_DISJOINT = """\
-def noted({tensors}):
-    {reads}
-    if {tests}:
-        raise ValueError
-    return note({tensors})
-"""
-
 _EXTENT = "(t{0}.nbytes if t{0}.is_contiguous() else extent(t{0}))"
 
 
@@ -173,39 +157,12 @@ def _test_of_few(pairs: tuple[tuple[int, int], ...], count: int, *, objects: boo
         tensors="".join(f"t{at}, " for at in range(count)),
         addresses="".join(f"p{at}, " for at in range(count)),
         ends="\n    ".join(ends),
-        tests=_tests(pairs),
+        tests=" or ".join(f"p{x} < e{y} and p{y} < e{x}" for x, y in pairs),
     )
     space: dict[str, Any] = {"extent": _extent}
     exec(compile(text, GENERATED, "exec"), space)
     test: OverlapTest = space["overlap"]
     return test
-
-
-def _note_of_disjoint(
-    pairs: tuple[tuple[int, int], ...], count: int, note: NoteWrites
-) -> NoteWrites:
-    """Return a function that raises if tensors may overlap, and else notes the writes to them."""
-    space: dict[str, Any] = {"extent": _extent, "note": note}
-    exec(_disjoint_code(pairs, count), space)
-    noted: NoteWrites = space["noted"]
-    return noted
-
-
-@functools.cache
-def _disjoint_code(pairs: tuple[tuple[int, int], ...], count: int) -> CodeType:
-    reads = []
-    for at in sorted({*chain.from_iterable(pairs)}):
-        reads += [f"p{at} = t{at}.data_ptr()", f"e{at} = p{at} + {_EXTENT.format(at)}"]
-    text = _DISJOINT.format(
-        tensors=", ".join(f"t{at}" for at in range(count)),
-        reads="\n    ".join(reads),
-        tests=_tests(pairs),
-    )
-    return compile(text, GENERATED, "exec")
-
-
-def _tests(pairs: tuple[tuple[int, int], ...]) -> str:
-    return " or ".join(f"p{x} < e{y} and p{y} < e{x}" for x, y in pairs)
 
 
 def _test_of_many(pairs: Sequence[tuple[int, int]], *, objects: bool) -> OverlapTest:
@@ -321,21 +278,26 @@ class LaunchPlan(NamedTuple):
         key: Any,
         args: Arguments,
         kwargs: Options,
-        *readings: tuple[Callable[[], object], object],
+        *,
+        states: Sequence[tuple[object, bool]] = (),
+        readings: Sequence[tuple[Callable[[], object], object]] = (),
     ) -> None:
         """Add an inline cache for the entry of a call with a key, if there may be one.
 
-        readings: those besides the plan's.
+        states, readings: those besides the plan's.
         """
-        if entry.noted is None or entry.inline_cache is None or len(self.caches) >= MOST_CACHES:
+        note, pairs, make = entry.note, entry.apart, entry.inline_cache
+        if note is None or pairs is None or make is None or len(self.caches) >= MOST_CACHES:
             return
         guards = self.guards(key, args, kwargs, entry.constants)
         if guards is not None:
-            guards = guards._replace(readings=(*guards.readings, *readings))
-            launch = entry.inline_cache(
-                guards, entry.noted, entry.repeat, entry.kernel, self.fastest
+            guards = guards._replace(
+                states=(*guards.states, *states),
+                readings=(*guards.readings, *readings),
+                pairs=pairs,
+                length=_extent,
             )
-            self.caches.append(launch)
+            self.caches.append(make(guards, note, entry.repeat, entry.kernel, self.fastest))
 
     def _lacks(self, key: Any, *, overlapping: bool) -> bool:
         """Return True if there is no entry yet for launches with a key, with such tensors."""
@@ -350,17 +312,15 @@ class LaunchPlan(NamedTuple):
         pairs = guarded.parameters.disjoint
         if entry is not None and self.tensors:
             noted = [path for path in self.tensors if path not in self.objects]
-            note = entry.kernel.note_writes(noted)
-            entry = entry._replace(note=note, noted=note)
+            entry = entry._replace(note=entry.kernel.note_writes(noted))
         if entry is not None and pairs:
             positions = {path: at for at, path in enumerate(self.tensors)}
-            numbered = [(positions[x], positions[y]) for x, y in pairs]
+            numbered = tuple((positions[x], positions[y]) for x, y in pairs)
             new = OverlapEntries(numbered, len(self.tensors), objects=bool(self.objects))
             entries = self.overlaps.setdefault(key, new)
             aliased = entry.kernel is not guarded
             entries.versions[aliased] = entry
-            cached = None if aliased else entries.noted(entry)
-            entry = entry._replace(choose=entries.choose, noted=cached)
+            entry = entry._replace(choose=entries.choose, apart=None if aliased else numbered)
         self.table[key] = entry
 
 

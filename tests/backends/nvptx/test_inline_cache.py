@@ -55,6 +55,8 @@ class Calls:
             tuple(one for one in guards if one is not None),
             CONSTANTS,
             more.get("fields", ()),
+            more.get("pairs", ()),
+            more.get("length"),
         )
         self.launch = inline_cache(given, self.note, self.run, KERNEL, self.otherwise)
 
@@ -182,6 +184,38 @@ def test_descriptors() -> None:
     assert calls.hits(changed)
     changed.shape[1] = 7
     assert not calls.hits(changed)
+
+
+def test_pairs_of_tensors_that_must_not_overlap() -> None:
+    """The lower one ends where the other begins, or before; lengths are read once a call."""
+    lengths: list[int] = []
+
+    def length(tensor: Tensor) -> int:
+        lengths.append(4 * (tensor.array.size - 1) + 4)
+        return lengths[-1]
+
+    memory = aligned(64)
+    parts = [Tensor(memory[start : start + 16]) for start in (0, 16, 32)]
+    guards = [tensor_guard(name, part) for name, part in zip("xyz", parts, strict=True)]
+    grids: list[Any] = []
+
+    def grid(meta: dict[str, Any]) -> Any:
+        grids.append(meta)
+        return (1,)
+
+    calls = Calls(guards, pairs=((0, 2), (1, 2)), length=length)
+    x, y, z = parts
+    for order in ((x, y, z), (z, y, x), (y, x, z), (x, x, z), (z, z, x)):
+        assert calls.hits(*order, grid=grid) and calls.notes.pop() == order
+    longer, later = Tensor(memory[:20]), Tensor(memory[4:20])
+    grids.clear()
+    for order in ((x, y, x), (x, longer, y), (y, x, longer), (longer, x, y), (later, x, y)):
+        assert not calls.hits(*order, grid=grid)
+    assert not lengths and not grids and not calls.notes
+    strided = Tensor(memory[:16:2])
+    assert calls.hits(strided, x, y) and lengths == [32]
+    calls = Calls(guards, pairs=((0, 2), (1, 2)), length=lambda tensor: 1 // 0)
+    assert calls.hits(x, y, z) and not calls.hits(strided, x, y)
 
 
 BOTH = (False, True)

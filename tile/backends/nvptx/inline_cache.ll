@@ -6,16 +6,18 @@
   ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ; of Python, in the order of `_API`
   ptr, ptr, ptr, ptr, ptr, ; otherwise, note, repeat, the kernel, True
   ptr, ptr, ptr, ptr, ptr, ptr, ; tuple, int, 1, "dtype", Tensor.get_device, Tensor.data_ptr
-  ptr, ptr, ; the type of functions, constants
+  ptr, ptr, ; the type of functions, what a grid function gets
+  ptr, ptr, ptr, ; "nbytes", Tensor.is_contiguous, the length of another tensor
   i64, i64, i64, i64, i64, ; states, readings, positional arguments after the grid, named ones, values
   i64, i64, i64, ; the greatest extents of a grid
-  ptr, i64 ; "base", fields
-} ; states, readings, names, names for the grid function, arguments and fields follow
+  ptr, i64, i64 ; "base", fields, pairs
+} ; states, readings, names, names for the grid function, arguments, fields and pairs follow
 %state = type { ptr, i64 } ; an object and its truth
 %reading = type { ptr, ptr } ; a function, and its result
 ; kind, argument, value of the launch, type, object, least, most, excluded, residues
 %argument = type { i64, i64, i64, ptr, ptr, i64, i64, i64, i64 }
 %field = type { i64, i64, ptr, ptr, ptr } ; argument, of its base, name, or method, value
+%pair = type { i64, i64 } ; tensors that must not overlap
 
 define ptr @launch(ptr %self, ptr %arguments, i64 %positional, ptr %names) nounwind "no-jump-tables"="true" {
 entry:
@@ -47,13 +49,17 @@ entry:
   %data.ptr = extractvalue %table %table, 21
   %function.type = extractvalue %table %table, 22
   %constants = extractvalue %table %table, 23
-  %states = extractvalue %table %table, 24
-  %readings = extractvalue %table %table, 25
-  %count = extractvalue %table %table, 26
-  %keywords = extractvalue %table %table, 27
-  %passed = extractvalue %table %table, 28
-  %base.name = extractvalue %table %table, 32
-  %fields = extractvalue %table %table, 33
+  %nbytes = extractvalue %table %table, 24
+  %is.contiguous = extractvalue %table %table, 25
+  %length.of = extractvalue %table %table, 26
+  %states = extractvalue %table %table, 27
+  %readings = extractvalue %table %table, 28
+  %count = extractvalue %table %table, 29
+  %keywords = extractvalue %table %table, 30
+  %passed = extractvalue %table %table, 31
+  %base.name = extractvalue %table %table, 35
+  %fields = extractvalue %table %table, 36
+  %pairs = extractvalue %table %table, 37
   %at.states = getelementptr %table, ptr %at.table, i64 1
   %at.readings = getelementptr %state, ptr %at.states, i64 %states
   %at.names = getelementptr %reading, ptr %at.readings, i64 %readings
@@ -61,10 +67,13 @@ entry:
   %at.meta = getelementptr ptr, ptr %at.names, i64 %keywords
   %at.guards = getelementptr ptr, ptr %at.meta, i64 %total
   %at.fields = getelementptr %argument, ptr %at.guards, i64 %total
+  %at.pairs = getelementptr %field, ptr %at.fields, i64 %fields
   %twice = shl i64 %total, 1
   %capacity = add i64 %twice, 4
   %values = alloca ptr, i64 %capacity, align 16 ; of the launch: extents, then values
   %tensors = alloca ptr, i64 %capacity, align 16 ; of the call
+  %addresses = alloca i64, i64 %capacity, align 16 ; of these
+  %lengths = alloca i64, i64 %capacity, align 16 ; of these in bytes, 0 for those not read yet
   %owned = alloca ptr, i64 %capacity, align 16 ; to be released: addresses, bases, the grid
   %owned.count = alloca i64
   store i64 0, ptr %owned.count
@@ -98,7 +107,7 @@ names.compare:
 name:
   %k = phi i64 [ 0, %names.compare ], [ %k.next, %name.next ]
   %k.more = icmp ult i64 %k, %keywords
-  br i1 %k.more, label %name.compare, label %state
+  br i1 %k.more, label %name.compare, label %argument
 
 name.compare:
   %names.items = getelementptr i8, ptr %names, i64 TUPLE_ITEMS
@@ -113,53 +122,11 @@ name.next:
   %k.next = add i64 %k, 1
   br label %name
 
-state:
-  %s = phi i64 [ 0, %name ], [ %s.next, %state.next ]
-  %s.more = icmp ult i64 %s, %states
-  br i1 %s.more, label %state.test, label %reading
-
-state.test:
-  %at.state = getelementptr %state, ptr %at.states, i64 %s
-  %one.state = load %state, ptr %at.state
-  %state.object = extractvalue %state %one.state, 0
-  %state.truth = extractvalue %state %one.state, 1
-  %truth.32 = call i32 %is.true(ptr %state.object)
-  %truth = sext i32 %truth.32 to i64
-  %same.truth = icmp eq i64 %truth, %state.truth
-  br i1 %same.truth, label %state.next, label %miss
-
-state.next:
-  %s.next = add i64 %s, 1
-  br label %state
-
-reading:
-  %r = phi i64 [ 0, %state ], [ %r.next, %reading.next ]
-  %r.more = icmp ult i64 %r, %readings
-  br i1 %r.more, label %reading.test, label %argument
-
-reading.test:
-  %at.reading = getelementptr %reading, ptr %at.readings, i64 %r
-  %one.reading = load %reading, ptr %at.reading
-  %reader = extractvalue %reading %one.reading, 0
-  %expected = extractvalue %reading %one.reading, 1
-  %read = call ptr %call0(ptr %reader)
-  %read.failed = icmp eq ptr %read, null
-  br i1 %read.failed, label %miss, label %reading.compare
-
-reading.compare:
-  call void %decref(ptr %read) ; alive: the reader or the table has it
-  %same.reading = icmp eq ptr %read, %expected
-  br i1 %same.reading, label %reading.next, label %miss
-
-reading.next:
-  %r.next = add i64 %r, 1
-  br label %reading
-
 argument:
-  %a = phi i64 [ 0, %reading ], [ %a.next, %argument.next ]
-  %t = phi i64 [ 0, %reading ], [ %t.next, %argument.next ] ; tensors
+  %a = phi i64 [ 0, %name ], [ %a.next, %argument.next ]
+  %t = phi i64 [ 0, %name ], [ %t.next, %argument.next ] ; tensors
   %a.more = icmp ult i64 %a, %total
-  br i1 %a.more, label %argument.read, label %field
+  br i1 %a.more, label %argument.read, label %state
 
 argument.read:
   %at.guard = getelementptr %argument, ptr %at.guards, i64 %a
@@ -273,6 +240,10 @@ tensor.keep:
   store i64 %address.count, ptr %owned.count
   %t.more = add i64 %t, 1
   %address.number = call i64 %as.long(ptr %address)
+  %at.address = getelementptr i64, ptr %addresses, i64 %t
+  store i64 %address.number, ptr %at.address
+  %at.unread = getelementptr i64, ptr %lengths, i64 %t
+  store i64 0, ptr %at.unread
   %misaligned = and i64 %address.number, 15
   %is.aligned = icmp eq i64 %misaligned, 0
   br i1 %is.aligned, label %argument.next, label %miss
@@ -282,10 +253,52 @@ argument.next:
   %a.next = add i64 %a, 1
   br label %argument
 
+state:
+  %s = phi i64 [ 0, %argument ], [ %s.next, %state.next ]
+  %s.more = icmp ult i64 %s, %states
+  br i1 %s.more, label %state.test, label %reading
+
+state.test:
+  %at.state = getelementptr %state, ptr %at.states, i64 %s
+  %one.state = load %state, ptr %at.state
+  %state.object = extractvalue %state %one.state, 0
+  %state.truth = extractvalue %state %one.state, 1
+  %truth.32 = call i32 %is.true(ptr %state.object)
+  %truth = sext i32 %truth.32 to i64
+  %same.truth = icmp eq i64 %truth, %state.truth
+  br i1 %same.truth, label %state.next, label %miss
+
+state.next:
+  %s.next = add i64 %s, 1
+  br label %state
+
+reading:
+  %r = phi i64 [ 0, %state ], [ %r.next, %reading.next ]
+  %r.more = icmp ult i64 %r, %readings
+  br i1 %r.more, label %reading.test, label %field
+
+reading.test:
+  %at.reading = getelementptr %reading, ptr %at.readings, i64 %r
+  %one.reading = load %reading, ptr %at.reading
+  %reader = extractvalue %reading %one.reading, 0
+  %expected = extractvalue %reading %one.reading, 1
+  %read = call ptr %call0(ptr %reader)
+  %read.failed = icmp eq ptr %read, null
+  br i1 %read.failed, label %miss, label %reading.compare
+
+reading.compare:
+  call void %decref(ptr %read) ; alive: the reader or the table has it
+  %same.reading = icmp eq ptr %read, %expected
+  br i1 %same.reading, label %reading.next, label %miss
+
+reading.next:
+  %r.next = add i64 %r, 1
+  br label %reading
+
 field:
-  %f = phi i64 [ 0, %argument ], [ %f.next, %field.next ]
+  %f = phi i64 [ 0, %reading ], [ %f.next, %field.next ]
   %f.more = icmp ult i64 %f, %fields
-  br i1 %f.more, label %field.read, label %grid
+  br i1 %f.more, label %field.read, label %pair
 
 field.read:
   %at.field = getelementptr %field, ptr %at.fields, i64 %f
@@ -338,6 +351,70 @@ field.compare: ; Py_EQ
 field.next:
   %f.next = add i64 %f, 1
   br label %field
+
+pair: ; apart if the lower one ends where the other begins, or before
+  %q = phi i64 [ 0, %field ], [ %q.next, %pair.next ]
+  %q.more = icmp ult i64 %q, %pairs
+  br i1 %q.more, label %pair.read, label %grid
+
+pair.read:
+  %at.pair = getelementptr %pair, ptr %at.pairs, i64 %q
+  %one.pair = load %pair, ptr %at.pair
+  %first = extractvalue %pair %one.pair, 0
+  %second = extractvalue %pair %one.pair, 1
+  %at.first = getelementptr i64, ptr %addresses, i64 %first
+  %at.second = getelementptr i64, ptr %addresses, i64 %second
+  %first.address = load i64, ptr %at.first
+  %second.address = load i64, ptr %at.second
+  %is.first = icmp ult i64 %first.address, %second.address
+  %lower = select i1 %is.first, i64 %first, i64 %second
+  %lower.address = select i1 %is.first, i64 %first.address, i64 %second.address
+  %upper.address = select i1 %is.first, i64 %second.address, i64 %first.address
+  %distance = sub i64 %upper.address, %lower.address
+  %at.length = getelementptr i64, ptr %lengths, i64 %lower
+  %length.before = load i64, ptr %at.length
+  %is.read = icmp ne i64 %length.before, 0
+  br i1 %is.read, label %pair.compare, label %length
+
+length:
+  %at.lower = getelementptr ptr, ptr %tensors, i64 %lower
+  %contiguous = call ptr %call(ptr %is.contiguous, ptr %at.lower, i64 1, ptr null)
+  %contiguous.failed = icmp eq ptr %contiguous, null
+  br i1 %contiguous.failed, label %miss, label %length.kind
+
+length.kind:
+  call void %decref(ptr %contiguous)
+  %whole = icmp eq ptr %contiguous, %true
+  br i1 %whole, label %length.whole, label %length.strided
+
+length.whole:
+  %lower.tensor = load ptr, ptr %at.lower
+  %bytes.whole = call ptr %attribute(ptr %lower.tensor, ptr %nbytes)
+  br label %length.got
+
+length.strided:
+  %bytes.strided = call ptr %call(ptr %length.of, ptr %at.lower, i64 1, ptr null)
+  br label %length.got
+
+length.got:
+  %length.object = phi ptr [ %bytes.whole, %length.whole ], [ %bytes.strided, %length.strided ]
+  %length.failed = icmp eq ptr %length.object, null
+  br i1 %length.failed, label %miss, label %length.keep
+
+length.keep:
+  %length.number = call i64 %as.long(ptr %length.object)
+  call void %decref(ptr %length.object)
+  store i64 %length.number, ptr %at.length
+  br label %pair.compare
+
+pair.compare:
+  %bytes.lower = phi i64 [ %length.before, %pair.read ], [ %length.number, %length.keep ]
+  %is.apart = icmp uge i64 %distance, %bytes.lower
+  br i1 %is.apart, label %pair.next, label %miss
+
+pair.next:
+  %q.next = add i64 %q, 1
+  br label %pair
 
 grid:
   br i1 %is.tuple, label %grid.length, label %meta
@@ -414,7 +491,7 @@ extent.test:
   store ptr %grid.item, ptr %at.extent
   %extent.value = call i64 %as.long(ptr %grid.item)
   %extent.1 = sub i64 %extent.value, 1
-  %at.limits = getelementptr %table, ptr %at.table, i64 0, i32 29
+  %at.limits = getelementptr %table, ptr %at.table, i64 0, i32 32
   %at.limit = getelementptr i64, ptr %at.limits, i64 %e
   %limit = load i64, ptr %at.limit
   %is.extent = icmp ult i64 %extent.1, %limit

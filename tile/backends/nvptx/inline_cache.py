@@ -50,18 +50,21 @@ def inline_cache(
         return otherwise
     tensors = [one.base or one.type for one in guards.arguments if _is_array(one)]
     tensor = tensors[0] if tensors else None
+    template = _template(guards)
     objects = [otherwise, note, repeat, kernel, True, tuple, int, 1, "dtype"]
     objects += [getattr(tensor, "get_device", None), getattr(tensor, "data_ptr", None)]
-    objects += [FunctionType, guards.constants]
+    objects += [FunctionType, template, "nbytes", getattr(tensor, "is_contiguous", None)]
+    objects.append(guards.length)
     words = [id(one) for one in objects]
     words += [len(guards.states), len(guards.readings)]
     words += [len(guards.arguments) - len(guards.names), len(guards.names)]
     passed = [at for at, one in enumerate(guards.arguments) if one.kind != "constant"]
     words += [len(guards.limits) + len(passed), *guards.limits, id(_BASE), len(guards.fields)]
+    words.append(len(guards.pairs))
     data = [struct.pack("=QQ", id(state), truth) for state, truth in guards.states]
     data += [struct.pack("=QQ", id(read), id(result)) for read, result in guards.readings]
     data += [struct.pack("=Q", id(name)) for name in guards.names]
-    data += [struct.pack("=Q", id(one.name) if one.name else 0) for one in guards.arguments]
+    data += [struct.pack("=Q", _varying(one)) for one in guards.arguments]
     arrays_last = sorted(enumerate(guards.arguments), key=lambda numbered: _is_array(numbered[1]))
     for at, one in arrays_last:
         position = len(guards.limits) + passed.index(at) if at in passed else 0
@@ -73,11 +76,23 @@ def inline_cache(
         objects.append(method)
         ids = id(field.name), 0 if method is None else id(method), id(field.value)
         data.append(struct.pack("=5Q", field.argument + 1, field.of_base, *ids))
+    data += [struct.pack("=QQ", *pair) for pair in guards.pairs]
     launch: Callable[..., Any] = code.function(words, b"".join(data), (guards, objects))
     return launch
 
 
 _BASE = "base"
+
+
+def _template(guards: CallGuards) -> dict[str, Any]:
+    """Return what a grid function gets; items that vary, which each call sets, are None."""
+    passed = {one.name: one.object for one in guards.arguments if one.name}
+    return {**guards.constants, **passed}
+
+
+def _varying(guard: ArgumentGuard) -> int:
+    """Return the address of an argument's name if a grid function gets each call's value; or 0."""
+    return id(guard.name) if guard.name and guard.kind != "constant" else 0
 
 
 def _is_array(guard: ArgumentGuard) -> bool:

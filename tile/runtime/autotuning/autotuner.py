@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from os import PathLike
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
@@ -35,7 +36,7 @@ from tile.runtime.autotuning.configs import (
     reason,
     user_code,
 )
-from tile.runtime.autotuning.fast_path import Choice, TunedLaunches
+from tile.runtime.autotuning.fast_path import Choice, HashedKey, TunedLaunches
 from tile.runtime.autotuning.measuring import NEVER, Key, Measuring
 from tile.runtime.autotuning.progress import TuningResults, progress_for
 from tile.runtime.autotuning.space import TILE_OPTIONS, Space
@@ -135,7 +136,10 @@ class Autotuner(Measuring):
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return the launch function of the kernel's arguments, on `grid`."""
-        return self._launches.on(grid)
+        launch = self._launches.latest
+        if launch is None or grid is None or type(self).run is not Autotuner.run:
+            return self._launches.on(grid)
+        return MethodType(launch, grid)
 
     def runs_itself(self) -> bool:
         """Return True if a subclass has a `run` of its own, which may call this one."""
@@ -147,9 +151,13 @@ class Autotuner(Measuring):
 
     def choice_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Choice | None:
         """Return the choice for a call that was launched; None if it is not kept."""
-        key = None if self._is_single else self._key(self.bind(args, kwargs))
-        config = self.configs[0] if key is None else self.cache.get(key)
-        return None if config is None else Choice(key, config)
+        if self._is_single:
+            return Choice(None, self.configs[0])
+        key = self._key(self.bind(args, kwargs))
+        # The object in the cache, as a look-up finds it without comparing items.
+        stored = next((one for one in list(self.cache) if one == key), None)
+        config = None if stored is None else self.cache.get(stored)
+        return None if config is None else Choice(stored, config)
 
     @public_function
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -248,11 +256,12 @@ class Autotuner(Measuring):
         return written
 
     def _best(self, call: Call) -> Config:
-        key = self._key(call)
         try:
+            key = self._key(call)
             config = self.cache.get(key) or self.cache.get(self._short_key(call))
-        except TypeError:  # unhashable: _check_key names the culprit
-            config = None
+        except TypeError:  # unhashable
+            self._check_key(call)
+            raise
         if config is not None:
             return config
         self._check_key(call)
@@ -292,7 +301,7 @@ class Autotuner(Measuring):
         named = call.named
         values = [named.get(name, self._parameter_defaults.get(name)) for name in self.keys]
         types = [(name, kind) for name in self.arg_names if (kind := _array_type(named.get(name)))]
-        return (*values, *types, settings.backend)
+        return HashedKey((*values, *types, settings.backend))
 
     def _short_key(self, call: Call) -> Key:
         """Return the key under which subclasses store configurations, as Triton's autotuner has it.

@@ -36,7 +36,7 @@ launch itself takes the fast path of the wrapped kernel (`tile.runtime.fast_path
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MethodType
 from typing import Any, NamedTuple, Protocol
@@ -65,6 +65,7 @@ from tile.runtime.jit import JITFunction
 from tile.runtime.launch_hooks import active_observer
 from tile.tracebacks import GENERATED, trim
 
+_INDEXED = (JITFunction, KernelWrapper)  # a union would be made for each launch
 NO_ARRAYS = PLAIN_KEYS | {Scalar, constexpr}  # types of values without a dtype and device
 
 _TEXT = """\
@@ -93,11 +94,11 @@ def ~launch(~grid, {defaults}):
 """
 
 
-class _HashedKey(tuple[Any, ...]):
+class HashedKey(tuple[Any, ...]):
     """A key of a tuner's cache whose hash is computed once, as each launch looks it up."""
 
-    def __init__(self, key: tuple[Any, ...]) -> None:
-        self._hash = hash(key)
+    def __init__(self, key: Iterable[Any]) -> None:
+        self._hash = super().__hash__()
 
     def __hash__(self) -> int:
         return self._hash
@@ -107,19 +108,15 @@ class Chosen:
     """A choice, and the entry of the jitted function's plan that launches it."""
 
     def __init__(self, tuner: Any, choice: Choice, plan: LaunchPlan, entry: FastPathEntry) -> None:
-        self._tuner = tuner
-        self._config = choice.config
-        self._at = None if choice.key is None else _HashedKey(choice.key)
-        self._constexprs = dict(self._config.kwargs)
-        self._options = _options(self._config)
-        self._alive, self._current, self._inner_choose = plan.alive, plan.current, entry.choose
-        constants = {**entry.constants, **self._config.all_kwargs()}
-        self._constants = constants
-        self.entry = entry._replace(constants=constants, choose=self.choose)
+        self._tuner, self._at, self._config = tuner, choice.key, choice.config
+        self._attributes = {**vars(self._config), "kwargs": {**self._config.kwargs}}
+        self._plan, self._inner_choose = plan, entry.choose
+        self._constants = {**entry.constants, **self._config.all_kwargs()}
+        self.entry = entry._replace(constants=self._constants, choose=self.choose)
 
     def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
         """Return the entry for these tensors; None if anything has changed that it depends on."""
-        if not self.holds():
+        if not self._plan.is_valid() or active_observer() is not None or not self.holds():
             return None
         if self._inner_choose is None:
             return self.entry
@@ -130,34 +127,23 @@ class Chosen:
         self, plan: LaunchPlan, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Add an inline cache for the entry of a call with a key to its plan."""
-        plan.add_cache(self.entry, key, args, kwargs, (self.holds, True))
+        own = self._plan
+        readings: list[tuple[Callable[[], object], object]] = [(active_observer.get, None)]
+        if own.current not in (None, plan.current):
+            readings.append((own.current, True))
+        readings.append((self.holds, True))
+        states = ((own.alive, True),)
+        plan.add_cache(self.entry, key, args, kwargs, states=states, readings=readings)
 
     def holds(self) -> bool:
-        """Return True, and note the choice, if all that it depends on is unchanged."""
+        """Return True, and note the choice, if it and the configuration are unchanged."""
         tuner, at, config = self._tuner, self._at, self._config
         if (
-            (tuner.configs == [config] if at is None else tuner.cache.get(at) is config)
-            and config.kwargs == self._constexprs
-            and _options(config) == self._options
-            and self._alive
-            and (self._current is None or self._current())
-            and active_observer() is None
-        ):
+            tuner.configs == [config] if at is None else tuner.cache.get(at) is config
+        ) and config.__dict__ == self._attributes:
             tuner.best_config = config
             return True
         return False
-
-
-def _options(config: Config) -> tuple[Any, ...]:
-    """Return what a launch reads of a configuration besides `kwargs`; all of it can be changed."""
-    return (
-        config.num_warps,
-        config.num_stages,
-        config.num_ctas,
-        config.maxnreg,
-        config.ir_override,
-        config.pre_hook,
-    )
 
 
 def build_tuned_plan(
@@ -248,7 +234,7 @@ def build_choice_plan(
 
 def launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
     """Return the launch function of a kernel, which may be of another library's class."""
-    if isinstance(kernel, JITFunction | KernelWrapper):
+    if isinstance(kernel, _INDEXED):
         launch: Callable[..., Any] = kernel[grid]
         return launch
     return functools.partial(kernel.run, grid=grid, warmup=False)
@@ -304,10 +290,9 @@ class TunedLaunches:
         """Return `tuner[grid]`."""
         if self._tuner.runs_itself():
             return functools.partial(self._tuner.run, grid=grid, warmup=False)
-        launch = self.latest
-        if launch is None or grid is None:
+        if self.latest is None or grid is None:
             return first_launch(self._slow_path, lambda: self.latest, grid)
-        return MethodType(launch, grid)
+        return MethodType(self.latest, grid)
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch by the latest plan, if there is one."""

@@ -73,17 +73,17 @@ class Heuristics(KernelWrapper):
         )
 
     def _with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
-        if not self.override:
+        """Add the computed values to `kwargs`, and return them."""
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs} if args else kwargs
+        if not (self.override or self.values.keys().isdisjoint(named)):
             self.check_free(self.values, named, "@heuristics")
-        computed: dict[str, Any] = {}
         for name, rule in self.values.items():
             try:
-                computed[name] = named[name] = rule({**named})
+                kwargs[name] = named[name] = rule(named.copy())  # which may change what it gets
             except Exception as error:
                 rule_name = f"the rule for {name} of {self.__name__}, given to @heuristics,"
                 raise hook_error(rule_name, error) from error
-        return {**kwargs, **computed}
+        return kwargs
 
 
 @public_function
