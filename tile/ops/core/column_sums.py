@@ -2,7 +2,8 @@
 
 Programs that each add up some rows store their sums as rows of a matrix. One program then adds up
 a block of its columns in a fixed order, so results are the same in every run, as they would not be
-with atomic additions.
+with atomic additions. A block has all of a few columns, and as many rows as it can hold: each
+iteration waits for memory once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import tile.language as tl
 from tile.ops.core.call import Operand
 from tile.ops.core.call_plans import launch
 
-BLOCK_ROWS, BLOCK_COLUMNS = 32, 64
+BLOCK = 4096  # elements
+COLUMNS = 32  # of a block, at most: a line of float32 numbers
 
 
 @tile.jit
@@ -64,8 +66,9 @@ def column_sums(
     """
     rows, columns = parts.shape
     second = [other.value for other in others] or [None, None]
-    launch(column_sums_kernel, (tile.cdiv(columns, BLOCK_COLUMNS), 2 if others else 1))(
+    width = min(COLUMNS, tile.next_power_of_2(columns))
+    launch(column_sums_kernel, (tile.cdiv(columns, width), 2 if others else 1))(
         *(parts.value, out.value, *second, rows, columns, divisor),
-        ROWS=BLOCK_ROWS,
-        COLUMNS=BLOCK_COLUMNS,
+        ROWS=min(BLOCK // width, tile.next_power_of_2(rows)),
+        COLUMNS=width,
     )

@@ -22,6 +22,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
 
 BLOCK = 1024
+SUM_BYTES = 4096  # of each array, that an iteration of a sum loads
 PROGRAMS = 1056  # of the sum: eight for each multiprocessor of an H200
 
 
@@ -73,19 +74,24 @@ def mean_loss(
     out: Any,
     parameters: tuple[float, ...] = (),
     probabilities: Sequence[str] = (),
+    narrow: Any = None,
 ) -> Any:
     """Return the mean of a loss of the elements of `x` and `target`.
 
-    probabilities: the names of those whose elements must be 0 to 1.
+    probabilities: the names of those whose elements must be 0 to 1. narrow: the loss of elements of
+    16 bits, if it is another one.
     """
     call = Call(op)
     source = _source(call, x, target, probabilities)
     if not source.size:
         raise ArgumentValueError(f"{op}: `x` has shape {source.shape}; no elements have no mean")
     result = call.output("out", out, (), accumulator(source.dtype))
-    parts = call.new((min(PROGRAMS, tile.cdiv(source.size, BLOCK)), 1), result.dtype)
+    block = SUM_BYTES // source.dtype.itemsize
+    parts = call.new((min(PROGRAMS, tile.cdiv(source.size, block)), 1), result.dtype)
+    if narrow is not None and source.dtype.itemsize == 2:
+        loss = narrow
     launch(loss_kernel, (parts.shape[0],))(
-        *(x, target, parts.value, source.size), LOSS=loss, PARAMETERS=parameters, BLOCK=BLOCK
+        *(x, target, parts.value, source.size), LOSS=loss, PARAMETERS=parameters, BLOCK=block
     )
     column_sums(parts, result, divisor=source.size)
     return result.value
