@@ -59,8 +59,8 @@ class ExitSlice:
 
 def exit_slice(loop: Operation) -> ExitSlice:
     """Return the exit slice of a `while`."""
-    inside = [op for region in loop.regions for op in region.walk()]
-    walk = _Slice(loop, inside)
+    walk = LoopSlice(loop)
+    inside = walk.inside
     walk.need(loop.regions[0].yielded)
     for op in inside:
         if op.defn in (debug.device_assert, control.call):
@@ -85,13 +85,14 @@ def exit_slice(loop: Operation) -> ExitSlice:
     )
 
 
-class _Slice:
-    """A backward slice of a loop, as values, operations, carried positions and reads."""
+class LoopSlice:
+    """A backward slice of a `while`, as values, operations, carried positions and reads."""
 
-    def __init__(self, loop: Operation, inside: list[Operation]) -> None:
+    def __init__(self, loop: Operation) -> None:
         self.loop = loop
-        self.shared = [op for op in inside if Effect.SHARED in op.defn.effect]
-        self.own: set[Block] = {*loop.regions, *(r for op in inside for r in op.regions)}
+        self.inside = [op for region in loop.regions for op in region.walk()]
+        self.shared = [op for op in self.inside if Effect.SHARED in op.defn.effect]
+        self.own: set[Block] = {*loop.regions, *(r for op in self.inside for r in op.regions)}
         self.values: set[Value] = set()
         self.ops: set[Operation] = set()
         self.carried: set[int] = set()
@@ -107,11 +108,18 @@ class _Slice:
             self.values.add(value)
             worklist += self.sources(value)
 
+    def following(self, value: Value) -> Value | None:
+        """Return the value that the body yields for an argument of one of the loop's regions."""
+        return (
+            self.loop.regions[1].yielded[value.index] if value.owner in self.loop.regions else None
+        )
+
     def sources(self, value: Value) -> list[Value]:
         """Return the values on which a value depends directly."""
-        if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
+        following = self.following(value)
+        if following is not None:
             self.carried.add(value.index)
-            return [self.loop.regions[1].yielded[value.index]]
+            return [following]
         owner = value.owner
         op = owner if isinstance(owner, Operation) else owner.parent
         assert op is not None

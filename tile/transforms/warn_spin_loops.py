@@ -16,10 +16,11 @@ wait.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tile.analysis.alias import Alias, module_aliases
-from tile.ir.core import Block, Operation, Value
+from tile.analysis.exit_slice import LoopSlice
+from tile.ir.core import Operation, Value
 from tile.ir.effects import is_pure
 from tile.ir.module import Module
 from tile.ir.ops import arith, control, memory
@@ -75,31 +76,36 @@ class _ExitDependences:
     def __init__(self, loop: Operation, alias: Alias) -> None:
         self.loop = loop
         self.alias = alias
-        inside = [op for region in loop.regions for op in region.walk()]
-        self.own: set[Block] = {*loop.regions, *(r for op in inside for r in op.regions)}
-        self.written = [alias.written(op) for op in inside]
+        self.whole = LoopSlice(loop)
+        self.written = [alias.written(op) for op in self.whole.inside]
 
     def load(self) -> Operation | None:
         """Return a plain load on which the loop spins, or None."""
-        for value in self.exit_conditions():
-            values = self.closure(value)
-            if values is None or any(self.counts(value) for value in values):
-                continue
-            loads = [v.op for v in values if v.op is not None and v.op.defn is memory.load]
-            if loads:
-                return loads[0]
+        for condition in self.conditions():
+            part = self.slice([condition])
+            alone = all(op in part.reads or is_pure(op) for op in part.ops)
+            if alone and all(map(self.is_plain, part.reads)) and not self.counts(part):
+                for op in self.whole.inside:
+                    if op in part.reads:
+                        return op
         return None
 
-    def exit_conditions(self) -> Iterator[Value]:
+    def slice(self, values: Sequence[Value]) -> LoopSlice:
+        """Return what values depend on inside the loop."""
+        part = LoopSlice(self.loop)
+        part.need(values)
+        return part
+
+    def conditions(self) -> Iterator[Value]:
         """Yield the conditions that control the exit: operands of the test's boolean logic."""
         worklist, seen = list(self.loop.regions[0].yielded), set[Value]()
         while worklist:
             value = worklist.pop()
-            if value in seen or value.type != I1 or value.block not in self.own:
+            if value in seen or value.type != I1 or value.block not in self.whole.own:
                 continue
             seen.add(value)
             op = value.op
-            following = self.following(value) if op is None else None
+            following = self.whole.following(value)
             if following is not None:
                 worklist.append(following)
             elif op is not None and op.defn in LOGIC:
@@ -109,40 +115,14 @@ class _ExitDependences:
             else:
                 yield value
 
-    def closure(self, value: Value) -> list[Value] | None:
-        """Return all values on which a value depends inside the loop.
-
-        None if these include anything but pure operations, plain loads and carried values.
-        """
-        worklist, seen = [value], dict[Value, None]()
-        while worklist:
-            value = worklist.pop()
-            if value in seen or value.block not in self.own:
-                continue
-            seen[value] = None
-            sources = self.sources(value)
-            if sources is None:
-                return None
-            worklist += sources
-        return list(seen)
-
-    def sources(self, value: Value) -> list[Value] | None:
-        op = value.op
-        if op is None:
-            following = self.following(value)
-            return None if following is None else [following]
-        if op.defn is control.if_:
-            return [op.inputs[0], *(region.yielded[value.index] for region in op.regions)]
-        if self.is_plain(op) or (is_pure(op) and (op.defn.isolated or not op.regions)):
-            return op.inputs
-        return None
-
-    def counts(self, value: Value) -> bool:
-        """Return True for a carried value that is computed from itself in each iteration."""
-        following = None if value.op is not None else self.following(value)
-        if following is None or following is value:
-            return False
-        return value in (self.closure(following) or ())
+    def counts(self, part: LoopSlice) -> bool:
+        """Return True if a slice carries a value that each iteration computes from its last one."""
+        body = self.loop.regions[1]
+        return any(
+            at in self.slice([body.yielded[at]]).carried
+            for at in part.carried
+            if body.yielded[at] is not body.args[at]
+        )
 
     def is_plain(self, op: Operation) -> bool:
         """Return True for a load that need not observe writes of other programs.
@@ -153,9 +133,3 @@ class _ExitDependences:
             return False
         read = self.alias.with_aliases(self.alias.of(op["ptr"]))
         return not any(read.may_alias(self.alias.with_aliases(written)) for written in self.written)
-
-    def following(self, value: Value) -> Value | None:
-        """Return the value that the body yields for an argument of one of the loop's regions."""
-        if value.owner is self.loop.regions[0] or value.owner is self.loop.regions[1]:
-            return self.loop.regions[1].yielded[value.index]
-        return None
