@@ -40,7 +40,6 @@ ALLOWED = {
     "_product_error": "the rounding error of a product of numbers",
     "product": "a product of numbers, or the product of two layouts",
     "_round_to_bf16": "a float is rounded",
-    "_round_to_odd": "a float is rounded",
     "round_": "a float is rounded",
     "round_to_odd_f32": "a float is rounded",
     "round_to_tf32": "a float is rounded",

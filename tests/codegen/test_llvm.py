@@ -94,15 +94,15 @@ def test_control_flow_and_masks() -> None:
 def test_what_llvm_has_no_instruction_for() -> None:
     module = parse_module(
         """
-kernel @f(%p: ptr<f64>, %q: ptr<f8e4m3>) {
-  %x = load %p : f64
-  %y = cast %x {to = f8e4m3} : f8e4m3
+kernel @f(%p: ptr<f32>, %q: ptr<f16>) {
+  %x = load %p : f32
+  %y = cast %x {to = f16, rounding = rtz} : f16
   store %q, %y
   return
 }
 """
     )
-    with pytest.raises(UnsupportedError, match="LLVM has no conversion of f64 to f8e4m3"):
+    with pytest.raises(UnsupportedError, match="LLVM has no conversion of f32 to f16 rtz"):
         emitted(module)
 
 

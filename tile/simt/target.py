@@ -29,6 +29,7 @@ from tile.ir.types import (
     BF16,
     F16,
     F32,
+    F64,
     FP8,
     I8,
     I32,
@@ -49,10 +50,12 @@ class EmittedOps:
 
     `rules` are the ops of its table, None for the SIMT simulator, which has all. `narrow` has the
     narrow floats that the rule of an op takes; any other rule takes all that its op accepts.
+    `direct` are the floats to which its casts convert integers and f64 with one rounding.
     """
 
     rules: frozenset[OpDef] | None = None
     narrow: Mapping[OpDef, tuple[Scalar, ...]] = field(default_factory=dict)
+    direct: tuple[Scalar, ...] = (F16, F32, F64)
 
     def has(self, defn: OpDef) -> bool:
         """Return True if there is a rule for an op."""

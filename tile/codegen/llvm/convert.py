@@ -1,8 +1,8 @@
 """Conversions, as the table at the top of `tile/ir/semantics/cast.py` defines them.
 
-LLVM has no instructions for rounding toward zero, and none for 8-bit floats: a conversion to these
-that would need rounding twice is refused. 8-bit floats are converted by integer arithmetic, in
-functions that are inlined, to and from f32, the format in which they are computed.
+The pass `legalize` has removed conversions that would round twice. LLVM has no instructions for
+rounding toward zero, which is refused, and none for 8-bit floats. These are converted by integer
+arithmetic, in functions that are inlined, to and from f32, the format in which they are computed.
 """
 
 from __future__ import annotations
@@ -141,35 +141,32 @@ def cast(builder: FunctionBuilder, op: Operation, choose: Choose | None = None) 
 
 
 def _conversion(source: Scalar, to: Scalar, rounding: Rounding) -> Convert:
-    needs_odd_rounding = to.is_fp8() and (source is F64 or source.kind is not Kind.FLOAT)
-    if rounding is Rounding.RTZ or needs_odd_rounding:
+    if rounding is Rounding.RTZ:
         raise UnsupportedError(f"LLVM has no conversion of {source} to {to} {rounding}")
     if to is I1:
         return to_bool
     if source.kind is Kind.FLOAT:
-        return _between_floats if to.kind is Kind.FLOAT else _to_integer
-    return _to_float if to.kind is Kind.FLOAT else between_integers
+        return between_floats if to.kind is Kind.FLOAT else _to_integer
+    return to_float if to.kind is Kind.FLOAT else between_integers
 
 
-def _between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+def between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+    """Round to nearest even, or extend."""
     if F64 not in (source, to):
         return narrow(builder, to, wide(builder, source, x))
-    if source.is_fp8():
-        source, x = F32, wide(builder, source, x)
     kind = "fptrunc" if source is F64 else "fpext"
     return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
 
 
 def _to_integer(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
     """Truncate toward zero and saturate; a NaN gives 0."""
-    if source.is_fp8():
-        source, x = F32, wide(builder, source, x)
     before, after = llvm_type(source), llvm_type(to)
     name = f"@llvm.fpto{'s' if to.is_int_signed() else 'u'}i.sat.{after}.{suffix(source)}"
     return builder.call(name, after, (before, x))
 
 
-def _to_float(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+def to_float(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
+    """Convert an integer, with one rounding."""
     kind = "sitofp" if source.is_int_signed() else "uitofp"
     return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
 
@@ -177,9 +174,7 @@ def _to_float(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> s
 def to_bool(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
     """Return True for anything but zero; a NaN is True."""
     ty = llvm_type(source)
-    if source.is_fp8():
-        x = builder.new(f"and i8 {x}, 127")
-    elif source is BF16:
+    if source is BF16:
         bits = builder.new(f"bitcast bfloat {x} to i16")
         x, ty = builder.new(f"and i16 {bits}, 32767"), "i16"
     elif not is_integer(source):

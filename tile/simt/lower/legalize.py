@@ -1,5 +1,9 @@
 """Legalize operations that a target's emitter has no rule for.
 
+Casts round once. Machines convert f32 to narrower floats, and f64 to f32. Other casts become
+several, of which all but the last are exact, or *round to odd*: towards zero, with a last bit of 1
+if that lost bits. Rounding such a number to a narrower float equals rounding the operand itself.
+
 Casts to and from the *8-bit floats* that no machine converts become integer operations. Formats, as
 `tile/ir/semantics/cast.py` defines them:
 
@@ -8,8 +12,7 @@ Casts to and from the *8-bit floats* that no machine converts become integer ope
     f8e5m2fnuz  bias 16; likewise (float8e5b16)
 
 A cast from one of them goes through f32, or f16 if that has the same exponents, which is exact. A
-cast to one of them rounds an f32 that equals the operand, or that is as far beyond the range of the
-result, or that is the operand rounded to odd.
+cast to one of them rounds an f32 as other casts do.
 """
 
 from __future__ import annotations
@@ -26,12 +29,14 @@ from tile.ir.ops import arith, math
 from tile.ir.ops.arith import Predicate, Rounding
 from tile.ir.passes import module_pass
 from tile.ir.types import (
+    BF16,
     F8E4M3B15,
     F8E4M3FNUZ,
     F8E5M2FNUZ,
     F16,
     F32,
     F64,
+    FP8,
     I1,
     I32,
     NARROW_FLOATS,
@@ -44,7 +49,7 @@ from tile.ir.types import (
 from tile.simt.target import GENERIC, SimtTarget
 
 SIGN = 0x80
-BEYOND = 1 << 16  # more than the largest number of any of these formats, and exact in f32
+BEYOND = 1 << 17  # more than the largest number of f16 and of 8-bit floats, and exact in f32
 ENCODINGS: dict[Scalar, Encoding] = {
     F8E4M3B15: Encoding(3, 15, saturated=0x7E, nan=0x7E, ties_away=True),
     F8E4M3FNUZ: Encoding(3, 8, saturated=0x7F, nan=SIGN),
@@ -81,26 +86,65 @@ def _decode(x: Expression, encoding: Encoding) -> Expression:
     return (magnitude | ((code & SIGN) << 8)).view(F16)
 
 
-def _to_f32(x: Expression, rounding: Rounding) -> Expression:
-    """Return an f32 that rounds to the same 8-bit float as `x` does."""
+def expand_rounding(
+    x: Expression, to: Scalar, rounding: Rounding, direct: tuple[Scalar, ...]
+) -> Expression | None:
+    """Return the value of a cast that machines do in several; None for one that they have.
+
+    direct: the floats to which the target converts integers and f64 with one rounding.
+    """
+    source = x.element
+    if source in FP8:
+        return None if to in (BF16, F16, F32, *FP8) else x.cast(F32).cast(to)
+    if not to.is_floating():
+        return None
+    if rounding is Rounding.RTZ:
+        if (source, to) in ((F64, F32), (F32, F16)):
+            return None
+        return _toward_zero(x.cast(F32, rounding if source is F64 else Rounding.RTNE), to)
+    if to in direct or (source.is_floating() and source is not F64):
+        return None
+    return _to_f32(x, rounding, exact=to is BF16).cast(to)
+
+
+def _toward_zero(x: Expression, to: Scalar) -> Expression:
+    """Return an f32 rounded toward zero: its upper bits, or the number below the nearest one."""
+    if to is F16:
+        return x.cast(F16, Rounding.RTZ)
+    if to is BF16:
+        is_nan = x.is_(Predicate.NE, x)
+        return is_nan.select(x, (x.view(U32) & 0xFFFF0000).view(F32)).cast(BF16)
+    nearest = x.cast(to)
+    grew = nearest.cast(F32).absolute() > x.absolute()
+    return (nearest.view(U8) - grew.cast(U8)).view(to)
+
+
+def _to_f32(x: Expression, rounding: Rounding, *, exact: bool = False) -> Expression:
+    """Return an f32 that rounds to the same narrow float as `x` does.
+
+    exact: also to bf16, which has all large integers in its range.
+    """
     if x.element is F64:
-        return _odd_f32(x, rounding)
+        return x.cast(F32, rounding) if rounding is Rounding.RTZ else _odd_f32(x)
     if x.element.is_int() and x.bits >= 32:
+        if exact:
+            return _odd_f32(x)
         x = x.minimum(BEYOND)
         x = x.maximum(-BEYOND) if x.is_signed else x
     return x.cast(F32)
 
 
-def _odd_f32(x: Expression, rounding: Rounding) -> Expression:
-    """Round f64 to f32: truncated, and with a last bit of 1 if that lost bits (round to odd).
+def _odd_f32(x: Expression) -> Expression:
+    """Round an f64 or an integer to odd in f32.
 
-    Rounding the result to a narrower float then equals rounding `x` itself.
+    An integer that rounds to the first number out of range stays that, as it does in bf16.
     """
-    cut = x.cast(F32, Rounding.RTZ)
-    if rounding is Rounding.RTZ:
-        return cut
-    inexact = cut.cast(F64).is_(Predicate.NE, x)
-    return (cut.view(U32) | inexact.cast(U32)).view(F32)
+    nearest = x.cast(F32)
+    back = nearest.cast(x.element)
+    inexact = back.is_(Predicate.NE, x)
+    is_unsigned = x.element.is_int_unsigned()
+    grew = back > x if is_unsigned else inexact & ((back > x) ^ (x < 0))
+    return ((nearest.view(U32) - grew.cast(U32)) | inexact.cast(U32)).view(F32)
 
 
 @module_pass("legalize", before=None)
@@ -108,7 +152,7 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Replace operations that the target's emitter has no rule for (`SimtTarget.ops`).
 
     An operation without a rule is expanded (`EXPANSIONS`), or left for the emitter to refuse at the
-    user's line. Casts of 8-bit floats that no machine has become integer operations. An operation
+    user's line. Casts that no machine has become several, or integer operations. An operation
     whose rule does not take the narrow floats of its operands is computed in f32, and its result
     rounded. A sum, product, or quotient of narrow floats computed so equals the correctly rounded
     one, since f32 has more than twice their significand bits (Figueroa, "When is double rounding
@@ -123,6 +167,11 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
         expand = EXPANSIONS.get(op.defn)
         if is_emulated(op):
             op.replace_by([expand_cast(Builder.before(op), op)])
+        elif op.defn is arith.cast:
+            (x,) = operands(op)
+            result = expand_rounding(x, op["to"], op["rounding"], target.ops.direct)
+            if result is not None:
+                op.replace_by([result.value])
         elif expand is not None and not target.ops.has(op.defn):
             op.replace_by([expand(Builder.before(op), op)])
     for op in list(module.walk()):

@@ -9,7 +9,13 @@ from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
 from tile.backends.nvptx.emit.vectors import pack, unpack, words_of
 from tile.codegen.llvm import convert as llvm
-from tile.codegen.llvm.convert import Convert, between_integers, to_bool
+from tile.codegen.llvm.convert import (
+    Convert,
+    between_floats,
+    between_integers,
+    to_bool,
+    to_float,
+)
 from tile.codegen.llvm.function_builder import Registers, Rule
 from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
@@ -54,80 +60,26 @@ def _conversion(source: Scalar, to: Scalar, rounding: Rounding) -> Convert:
         return to_bool
     if source.kind is Kind.FLOAT:
         return _between_floats if to.kind is Kind.FLOAT else _to_integer
-    return _to_float if to.kind is Kind.FLOAT else between_integers
+    return to_float if to.kind is Kind.FLOAT else between_integers
 
 
 # -- between floats
 
 
 def _between_floats(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    """Round once; from f64 to fewer than 16 bits of significand through f32, rounded to odd."""
-    if source is F64 and (to is BF16 or to.is_fp8()):
-        return narrow(builder, to, _round_to_odd(builder, x))
-    if F64 in (source, to):
-        if source.is_fp8():
-            source, x = F32, wide(builder, source, x)
-        kind = "fptrunc" if source is F64 else "fpext"
-        return builder.new(f"{kind} {llvm_type(source)} {x} to {llvm_type(to)}")
     if source is to:
         return x
+    if F64 in (source, to):
+        return between_floats(builder, source, to, x)
     return narrow(builder, to, wide(builder, source, x))
 
 
-def _round_to_odd(builder: FunctionBuilder, x: str) -> str:
-    """Round an f64 to f32: an inexact one to the adjacent number whose last bit is 1.
-
-    Rounding the result to a narrower float then gives what rounding the f64 directly would.
-    """
-    rounded = builder.call("@llvm.nvvm.d2f.rz", "float", ("double", x))
-    back = builder.new(f"fpext float {rounded} to double")
-    inexact = builder.new(f"fcmp une double {back}, {x}")
-    return _set_last_bit(builder, rounded, inexact)
-
-
-def _set_last_bit(builder: FunctionBuilder, x: str, condition: str) -> str:
-    bits = builder.new(f"bitcast float {x} to i32")
-    bits = builder.new(f"or i32 {bits}, {builder.new(f'zext i1 {condition} to i32')}")
-    return builder.new(f"bitcast i32 {bits} to float")
-
-
 def _toward_zero(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    if to.is_fp8():
-        return _fp8_toward_zero(builder, source, to, x)
-    if source is F64 and to is not F16:
-        x = builder.call("@llvm.nvvm.d2f.rz", "float", ("double", x))
-        if to is F32:
-            return x
-    if to is BF16:
-        return _truncate_to_bf16(builder, x)
-    ty = "double" if source is F64 else "float"
-    kind = "f64" if source is F64 else "f32"
-    (bits,) = assemble(builder, f"cvt.rz.f16.{kind} $0, $1;", ["i16"], [(ty, x)])
+    """Round f64 to f32, or f32 to f16."""
+    if to is F32:
+        return builder.call("@llvm.nvvm.d2f.rz", "float", ("double", x))
+    (bits,) = assemble(builder, "cvt.rz.f16.f32 $0, $1;", ["i16"], [("float", x)])
     return builder.new(f"bitcast i16 {bits} to half")
-
-
-def _truncate_to_bf16(builder: FunctionBuilder, x: str) -> str:
-    """Return the upper half of an f32 as bf16; a NaN stays a NaN."""
-    bits = builder.new(f"bitcast float {x} to i32")
-    high = builder.new(f"trunc i32 {builder.new(f'lshr i32 {bits}, 16')} to i16")
-    is_nan = builder.new(f"fcmp uno float {x}, {x}")
-    bits = builder.new(f"select i1 {is_nan}, i16 32704, i16 {high}")
-    return builder.new(f"bitcast i16 {bits} to bfloat")
-
-
-def _fp8_toward_zero(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    """Round to nearest, and step down by one where the magnitude grew."""
-    if source is F64:
-        x = builder.call("@llvm.nvvm.d2f.rz", "float", ("double", x))
-    else:
-        x = wide(builder, source, x)
-    nearest = narrow(builder, to, x)
-    rounded, exact = (
-        builder.call("@llvm.fabs.f32", "float", ("float", value))
-        for value in (wide(builder, to, nearest), x)
-    )
-    grew = builder.new(f"fcmp ogt float {rounded}, {exact}")
-    return builder.new(f"sub i8 {nearest}, {builder.new(f'zext i1 {grew} to i8')}")
 
 
 # -- from floats to integers
@@ -166,32 +118,6 @@ def _to_integer(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) ->
     high = (wide_ty, str(to.max_value))
     result = builder.call(f"@llvm.{sign}min.{wide_ty}", wide_ty, (wide_ty, result), high)
     return builder.new(f"trunc {wide_ty} {result} to {llvm_type(to)}")
-
-
-# -- from integers to floats
-
-
-def _to_float(builder: FunctionBuilder, source: Scalar, to: Scalar, x: str) -> str:
-    """Round once; to bf16 and fp8 through an f32 that is exact or rounded to odd."""
-    ty = llvm_type(source)
-    kind = "sitofp" if source.is_int_signed() else "uitofp"
-    if to in (F16, F32, F64):
-        return builder.new(f"{kind} {ty} {x} to {llvm_type(to)}")
-    if source.bits <= 16:
-        return narrow(builder, to, builder.new(f"{kind} {ty} {x} to float"))
-    return narrow(builder, to, _integer_to_odd(builder, source, x))
-
-
-_TO_F32_RZ = {(32, True): "i2f", (32, False): "ui2f", (64, True): "ll2f", (64, False): "ull2f"}
-
-
-def _integer_to_odd(builder: FunctionBuilder, source: Scalar, x: str) -> str:
-    """Round an integer to f32: truncated, with a last bit of 1 if that lost bits."""
-    ty = llvm_type(source)
-    signed = source.is_int_signed()
-    truncated = builder.call(f"@llvm.nvvm.{_TO_F32_RZ[source.bits, signed]}.rz", "float", (ty, x))
-    back = builder.new(f"{'fptosi' if signed else 'fptoui'} float {truncated} to {ty}")
-    return _set_last_bit(builder, truncated, builder.new(f"icmp ne {ty} {back}, {x}"))
 
 
 RULES: dict[OpDef, Rule] = {**llvm.RULES, arith.cast: cast}

@@ -36,7 +36,7 @@ from tile.backends.opencl.emit import (
 from tile.backends.opencl.emit.function_builder import Rule
 from tile.backends.opencl.target import Capabilities
 from tile.ir.op_definition import OpDef
-from tile.ir.types import F16
+from tile.ir.types import F16, F32, F64
 from tile.simt.target import EmittedOps, SimtTarget, narrow_rules
 
 RULES: dict[OpDef, Rule] = {
@@ -55,4 +55,4 @@ RULES: dict[OpDef, Rule] = {
 def lowering_target(device: Capabilities) -> SimtTarget:
     """Return the target description that the lowering uses: the device's, with `RULES`."""
     narrow = narrow_rules(arithmetic=(F16,) if device.fp16 else ())
-    return replace(device.simt, ops=EmittedOps(frozenset(RULES), narrow))
+    return replace(device.simt, ops=EmittedOps(frozenset(RULES), narrow, direct=(F32, F64)))

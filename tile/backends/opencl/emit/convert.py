@@ -20,9 +20,7 @@ from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith
 from tile.ir.ops.arith import Rounding
-from tile.ir.types import F16, F32, F64, I1, Pointer, Scalar
-
-_ODD = {8: "int", 16: "int", 32: "int", 64: "long"}
+from tile.ir.types import F32, F64, I1, Pointer, Scalar
 
 
 def cast(builder: FunctionBuilder, op: Operation) -> None:
@@ -42,10 +40,9 @@ def _conversion(
     if to is I1:
         return lambda x: _is_nonzero(builder, source, x)
     if to.is_floating():
-        if source is I1:
-            return lambda x: narrow(builder, to, f"(float){x}") if to is not F64 else f"(double){x}"
-        if is_integer(source):
-            return lambda x: _float_of_integer(builder, source, to, x)
+        if not source.is_floating():
+            kind = "float" if to is F32 else "double"
+            return lambda x: f"({kind}){natural(source, x)}"
         return lambda x: _float_of_float(builder, source, to, x, rounding)
     if source is I1:
         return lambda x: f"({unsigned(to.bits)}){x}"
@@ -68,36 +65,20 @@ def _is_nonzero(builder: FunctionBuilder, source: Element, x: str) -> str:
     return f"{x} != 0"
 
 
-def _float_of_integer(builder: FunctionBuilder, source: Element, to: Scalar, x: str) -> str:
-    """Convert with one rounding: to a narrow float by way of an f32 that is rounded to odd."""
-    if to is F32 or to is F64:
-        kind = "float" if to is F32 else "double"
-        return f"({kind}){natural(source, x)}"
-    if source.bits <= 16:
-        return narrow(builder, to, f"(float){natural(source, x)}")
-    kind = ("" if source.is_int_signed() else "u") + _ODD[source.bits]
-    return narrow(builder, to, f"{builder.use(f'{kind}_to_odd')}({natural(source, x)})")
-
-
 def _float_of_float(
     builder: FunctionBuilder, source: Element, to: Scalar, x: str, rounding: Rounding
 ) -> str:
-    zero = rounding is Rounding.RTZ
+    """Convert with one rounding; the pass `legalize` has removed casts that would need two."""
     if to is F64:
         return f"(double)({wide(builder, source, x)})"
-    if to is F32:
-        if source is not F64:
-            return wide(builder, source, x)
-        return f"convert_float_rtz({x})" if zero else f"(float){x}"
+    zero = rounding is Rounding.RTZ
     if source is F64:
-        x = f"convert_float_rtz({x})" if zero else f"{builder.use('f64_to_odd')}({x})"
-    else:
-        x = wide(builder, source, x)
+        return f"convert_float_rtz({x})" if zero else f"(float){x}"
     if not zero:
-        return narrow(builder, to, x)
-    if to is F16 and not is_bits(to, builder.source.device.fp16):
-        return f"convert_half_rtz({x})"
-    return f"{builder.use(f'f32_to_{to}_rtz')}({x})"
+        return narrow(builder, to, wide(builder, source, x))
+    if is_bits(to, builder.source.device.fp16):
+        return f"{builder.use('f32_to_f16_rtz')}({x})"
+    return f"convert_half_rtz({x})"
 
 
 # -- bits

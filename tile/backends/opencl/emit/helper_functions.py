@@ -2,7 +2,7 @@
 
 *Narrow floats*: a float on which the device has no arithmetic is held as its bits: `ushort` for f16
 and bf16, `uchar` for 8-bit floats. Helpers round f32 to narrow floats by its bits. Every rounding
-is to nearest even unless the name ends in `_rtz`, and 8-bit floats saturate, as
+is to nearest even but that of `f32_to_f16_rtz`, and 8-bit floats saturate, as
 `tile/ir/semantics/cast.py` defines.
 
 Bits that are read or written as `half` are in an array of bytes: with a `ushort`, C's aliasing
@@ -194,23 +194,7 @@ _ENTRIES: dict[str, Entry] = functions(source("floats.cl"))
 _F16_BY_BITS: dict[str, Entry] = functions(F16.rounding()) | functions(source("f16_by_bits.cl"))
 
 for _format in (F8E4M3, F8E5M2):
-    _name = _format.name
     _ENTRIES |= functions(_format.rounding())
-    _ENTRIES |= functions(f"""
-uchar f32_to_{_name}_rtz(float x) {{
-  uchar nearest = f32_to_{_name}(x);
-  return (uchar)(nearest - (fabs({_name}_to_f32(nearest)) > fabs(x)));
-}}
-""")
-
-# Rounding to odd: rounding the result to a narrower float then equals rounding the number itself.
-for _kind in ("int", "uint", "long", "ulong"):
-    _ENTRIES |= functions(f"""
-float {_kind}_to_odd({_kind} x) {{
-  float cut = convert_float_rtz(x);
-  return as_float(as_uint(cut) | (convert_{_kind}_sat(cut) != x));
-}}
-""")
 
 for _kind, _bits in (("float", 32), ("double", 64)):
     for _which in ("min", "max"):

@@ -25,10 +25,6 @@ ushort f32_to_bf16(float x) {
   return (ushort)(x != x ? quiet : nearest);
 }
 
-ushort f32_to_bf16_rtz(float x) {
-  return (ushort)(as_uint(x) >> 16 | (x != x ? 0x40 : 0));
-}
-
 float f8e4m3_to_f32(uchar x) {
   uint size = x & 0x7f, sign = (uint)(x & 0x80) << 24;
   uint small = as_uint((float)size * 0x1p-9f), large = (size << 20) + (120u << 23);
@@ -38,11 +34,6 @@ float f8e4m3_to_f32(uchar x) {
 
 float f8e5m2_to_f32(uchar x) {
   return f16_to_f32((ushort)((uint)x << 8));
-}
-
-float f64_to_odd(double x) {
-  float cut = convert_float_rtz(x);
-  return as_float(as_uint(cut) | ((double)cut != x));
 }
 
 float exact_div_f32(float x, float y) {
