@@ -21,8 +21,9 @@ from collections.abc import Iterator
 
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import Effect, Trait
-from tile.ir.ops import arith, control, program
+from tile.ir.ops import arith, control, memory, program
 from tile.ir.ops.arith import Predicate
+from tile.ir.ops.memory import CacheModifier
 from tile.ir.types import I32, Scalar
 
 OBSERVABLE = Effect.WRITE | Effect.SHARED | Effect.SYNC | Effect.OUTPUT | Effect.MAY_HANG
@@ -64,6 +65,14 @@ def only_reads(op: Operation) -> bool:
 def accesses_global(op: Operation) -> bool:
     """Return True if the operation accesses global memory through its operand `ptr`."""
     return "ptr" in op.defn.positions and bool(op.defn.effect & ATOMIC)
+
+
+def is_plain_load(op: Operation) -> bool:
+    """Return True for a load that need not observe what others write meanwhile.
+
+    Volatile and `.cv` loads must read memory again.
+    """
+    return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
 
 
 def is_pure(op: Operation) -> bool:

@@ -6,11 +6,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from tile.ir.core import Block, Operation
-from tile.ir.effects import effects, is_pure
+from tile.ir.effects import effects, is_plain_load, is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect
-from tile.ir.ops import memory
-from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
 
 Key = tuple[Any, ...]
@@ -50,7 +48,7 @@ class _Eliminator:
                 loads = {} if effects(op) & CHANGES_MEMORY else loads
             elif is_pure(op):
                 self.merge(op, self.pure, added)
-            elif _is_plain_load(op):
+            elif is_plain_load(op):
                 self.merge(op, loads, [])
             elif effects(op) & CHANGES_MEMORY:
                 loads = {}
@@ -64,14 +62,6 @@ class _Eliminator:
             added.append(key)
         else:
             op.replace_by(first.results)
-
-
-def _is_plain_load(op: Operation) -> bool:
-    """Return True for a load that may reuse an earlier load's value.
-
-    Volatile and `.cv` loads must read memory again.
-    """
-    return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
 
 
 def _key(op: Operation) -> Key:

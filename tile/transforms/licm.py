@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tile.ir.core import Block, Function, Operation
-from tile.ir.effects import MAY_STOP, effects, is_pure, iterations
+from tile.ir.effects import MAY_STOP, effects, is_plain_load, is_pure, iterations
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import arith, control, memory
-from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
 
 # Effects of a loop that prevent hoisting its loads.
@@ -68,7 +67,7 @@ def _is_hoistable(op: Operation, executes: bool, loads: bool) -> bool:
     executes: the operation is guaranteed to execute. loads: the loop does not write memory.
     """
     if op.defn is memory.load:
-        return executes and loads and not op["volatile"] and op["cache"] is not CacheModifier.CV
+        return executes and loads and is_plain_load(op)
     if not is_pure(op):
         return False
     return executes or not any(nested.defn in NOT_SPECULATED for nested in op.walk())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tile.ir.builder import Builder
+from tile.ir.builder import Builder, create
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.ops import control
 from tile.ir.types import Tile
@@ -63,6 +63,23 @@ def add_loop_carried(
     assert body.last is not None
     body.last.set_operands([*body.last.inputs, *next_carried])
     return args
+
+
+def branch_around(loop: Operation, condition: Value) -> None:
+    """Run a `for` loop only if a condition holds; else its results are what it starts with."""
+    block, following = loop.block, loop.next
+    assert block is not None
+    uses = [list(result.uses) for result in loop.results]
+    running, idle = Block(), Block()
+    loop.unlink()
+    running.append(loop)
+    for branch, values in ((running, loop.results), (idle, loop.inputs[3:])):
+        Builder(branch, None, loop.loc).op(control.yield_, *values)
+    new = block.insert(create(control.if_, [condition], {}, [running, idle], loop.loc), following)
+    for old, result, outside in zip(loop.results, new.results, uses, strict=True):
+        result.type, result.name = old.type, old.name
+        for user, index in outside:
+            user.set_operand(index, result)
 
 
 def without_results(op: Operation, replacements: Mapping[int, Value]) -> Operation:

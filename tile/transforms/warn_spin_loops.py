@@ -21,10 +21,9 @@ from collections.abc import Iterator, Sequence
 from tile.analysis.alias import Alias, module_aliases
 from tile.analysis.exit_slice import LoopSlice
 from tile.ir.core import Operation, Value
-from tile.ir.effects import is_pure
+from tile.ir.effects import is_plain_load, is_pure
 from tile.ir.module import Module
-from tile.ir.ops import arith, control, memory
-from tile.ir.ops.memory import CacheModifier
+from tile.ir.ops import arith, control
 from tile.ir.passes import module_pass
 from tile.ir.types import I1
 from tile.tracebacks import warn
@@ -129,7 +128,7 @@ class _ExitDependences:
 
         The loop itself must not write the loaded memory either.
         """
-        if op.defn is not memory.load or op["volatile"] or op["cache"] is CacheModifier.CV:
+        if not is_plain_load(op):
             return False
         read = self.alias.with_aliases(self.alias.of(op["ptr"]))
         return not any(read.may_alias(self.alias.with_aliases(written)) for written in self.written)

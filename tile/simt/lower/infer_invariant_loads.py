@@ -13,11 +13,10 @@ from functools import reduce
 
 from tile.analysis.alias import PointsTo, alias, module_aliases
 from tile.ir.core import Block, Function, Operation
-from tile.ir.effects import ATOMIC, accesses_global, ends
+from tile.ir.effects import ATOMIC, accesses_global, ends, is_plain_load
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, Level, Trait
 from tile.ir.ops import control, memory
-from tile.ir.ops.memory import CacheModifier
 from tile.ir.passes import module_pass
 
 
@@ -72,7 +71,7 @@ def _observes_others(op: Operation) -> bool:
     if accesses_global(op) and ATOMIC in op.defn.effect:
         return bool(op.result.uses)
     if op.defn is memory.load:
-        return bool(op["volatile"]) or op["cache"] is CacheModifier.CV
+        return not is_plain_load(op)
     return op.defn is control.while_ and not ends(op)
 
 

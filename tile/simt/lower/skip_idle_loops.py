@@ -7,8 +7,8 @@ threads that do run the loop, its loads need no mask.
 
 from __future__ import annotations
 
-from tile.ir.builder import Builder, create
-from tile.ir.core import Block, Operation, Value
+from tile.ir.builder import Builder
+from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of, is_zero, may_hang_silently, only_reads
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
@@ -16,6 +16,7 @@ from tile.ir.ops import arith, control, memory
 from tile.ir.passes import module_pass
 from tile.ir.types import count_of
 from tile.simt.ops import thread
+from tile.transforms.region_utils import branch_around
 
 # Besides elementwise operations and constants.
 _OWN = frozenset(
@@ -60,18 +61,7 @@ def _skip(loop: Operation, mask: Value) -> None:
     true = build.constant(True, mask.type)
     for op in loop.regions[0]:
         op.set_operands([true if value is mask else value for value in op.operands])
-    uses = [list(result.uses) for result in loop.results]
-    running, idle = Block(), Block()
-    block, following = build.block, loop.next
-    loop.unlink()
-    running.append(loop)
-    Builder(running, None, loop.loc).op(control.yield_, *loop.results)
-    Builder(idle, None, loop.loc).op(control.yield_, *loop.inputs[3:])
-    branch = block.insert(create(control.if_, [active], {}, [running, idle], loop.loc), following)
-    for old, new, outside in zip(loop.results, branch.results, uses, strict=True):
-        new.name = old.name
-        for user, index in outside:
-            user.set_operand(index, new)
+    branch_around(loop, active)
 
 
 def _is_uniform(mask: Value) -> bool:

@@ -8,7 +8,6 @@ After the expansion, waits get the counts of what is in flight in the new order 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tile.errors import PassError
@@ -16,7 +15,6 @@ from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import Effect, OpDef
 from tile.ir.ops import arith, memory, shape
-from tile.ir.ops.memory import CacheModifier
 from tile.simt.ops import shared, tma, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 
@@ -43,12 +41,8 @@ COUNTED_WAITS: Mapping[OpDef, OpDef] = MappingProxyType(
 )
 # Operations after a loop that end what it began.
 ENDS = frozenset({*COUNTED_WAITS, tma.mbarrier_inval})
+Position = tuple[int, int]
 _LASTING = Effect.WRITE | Effect.SYNC | Effect.OUTPUT
-
-
-def may_be_early(op: Operation) -> bool:
-    """Return True if an operation is a load that need not observe what others write meanwhile."""
-    return op.defn is memory.load and not op["volatile"] and op["cache"] is not CacheModifier.CV
 
 
 def buffer_stages(issue: OpDef, most: int) -> int:
@@ -100,32 +94,22 @@ def guard(op: Operation, exists: Value | None, build: LayoutBuilder) -> None:
     op.set_operand(op.defn.positions[name], condition)
 
 
-@dataclass(frozen=True)
-class Issue:
-    """An operation of a loop's body, done for the iteration that is `iteration` later.
-
-    number: its position in the body before the schedule was expanded.
-    """
-
-    defn: OpDef
-    number: int
-    iteration: int = 0
-
-
 class IssueOrder:
     """The order in which the operations of an expanded loop run.
 
-    before: those in front of the loop, in order.
-    in_loop: those of the old and the new body, by operation.
+    A position is by how many iterations an operation is early, and its number in the old body.
+
+    before: definitions and positions of those in front of the loop, in order.
+    positions: of those of the old and the new body.
     """
 
     def __init__(self, body: Iterable[Operation]) -> None:
-        self.before: list[Issue] = []
-        self.in_loop = {op: Issue(op.defn, number) for number, op in enumerate(body)}
+        self.before: list[tuple[OpDef, Position]] = []
+        self.positions = {op: (0, number) for number, op in enumerate(body)}
 
-    def ahead(self, op: Operation, iteration: int) -> Issue:
-        """Return an operation of the old body, done early."""
-        return replace(self.in_loop[op], iteration=iteration)
+    def early(self, op: Operation, iterations: int) -> Position:
+        """Return the position of an operation of the old body that is done early."""
+        return iterations, self.positions[op][1]
 
     def pending(self, wait: Operation, completes: OpDef, body: Iterable[Operation]) -> int:
         """Return how many younger operations a wait leaves in flight in the new order.
@@ -137,14 +121,14 @@ class IssueOrder:
         ops = [op for op in body if op is wait or _completes(op, completes)]
         nested = {op for op in ops if op is not wait and op.defn is not completes}
         left = 0 if nested else wait["pending"]
-        # The iteration and number of what was issued, and if it is one operation.
-        done = [(x.iteration, x.number, True) for x in self.before if x.defn is completes]
-        farthest = max(each.iteration for each in self.in_loop.values())
+        # The position of what was issued, and if it is one operation.
+        done = [(*position, True) for defn, position in self.before if defn is completes]
+        farthest, _ = max(self.positions.values())
         counts: list[int] = []
         for iteration in range(farthest + 2):
             for op in ops:
-                issue = self.in_loop[op]
-                at = iteration + issue.iteration, issue.number
+                early, number = self.positions[op]
+                at = iteration + early, number
                 if op is not wait:
                     done.append((*at, op not in nested))
                     continue

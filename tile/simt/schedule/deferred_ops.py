@@ -21,8 +21,7 @@ What deferred operations need of their own iteration is loop-carried. A stage of
 named by the count of iterations, so it is the stage before in the next one.
 
 A *wait* needs no peeled iteration. It returns the value that it takes, complete. So it may as well
-be
-done in the next iteration, on the value as the loop carries it, and after the loop for the last
+be done in the next iteration, on the value as the loop carries it, and after the loop for the last
 one:
 
     for .. iter(%a = %z) {                    for .. iter(%a = %z) {
@@ -38,14 +37,13 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 
 from tile.errors import PassError
-from tile.ir.builder import create
-from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.core import Operation, Value, clone
 from tile.ir.ops import arith, control
 from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.schedule.async_ops import COUNTED_WAITS, ENDS
 from tile.simt.schedule.backward_slice import copy_shifted, operands_of
 from tile.simt.schedule.trip_count import TripCount
-from tile.transforms.region_utils import add_loop_carried
+from tile.transforms.region_utils import add_loop_carried, branch_around
 
 
 def expand_deferred_waits(
@@ -165,29 +163,24 @@ class DeferredOps:
         anchors: the operations of the body in front of which deferred operations go.
         """
         loop, trip_count = self.loop, TripCount(self.loop)
-        inits, before = loop.inputs[3:], LayoutBuilder.before(loop)
+        before = LayoutBuilder.before(loop)
         exists = trip_count.exists(before, trip_count.lower, 0)
         start = self._second_index(before, trip_count)
-        after = LayoutBuilder.after(loop)
-        loop.unlink()
-        block = Block()
-        build = after if exists is None else LayoutBuilder(block, None, loop.loc)
+        if exists is not None:
+            branch_around(loop, exists)
         outer_uses = [list(value.uses) for value in loop.results]
-        first = self._first_iteration(build, trip_count.lower, inits)
+        inits = loop.inputs[3:]
+        first = self._first_iteration(LayoutBuilder.before(loop), trip_count.lower, inits)
         carried = [
             init if position in self.own else first.get(value, value)
             for position, (init, value) in enumerate(zip(inits, self.body.yielded, strict=True))
         ]
-        build.block.insert(loop, build.anchor)
         loop.set_operands([start, *loop.inputs[1:3], *carried])
         args = add_loop_carried(
             loop, [first[value] for value in self.crossing], lambda args: self.crossing
         )
-        values = self._last_iteration(build)
+        values = self._last_iteration(LayoutBuilder.after(loop))
         self._in_loop(dict(zip(self.crossing, args, strict=True)), anchors)
-        if exists is not None:
-            build.op(control.yield_, *values)
-            values = self._branch(after, exists, block, inits)
         for uses, value in zip(outer_uses, values, strict=True):
             for user, index in uses:
                 user.set_operand(index, value)
@@ -230,14 +223,3 @@ class DeferredOps:
             for value in op.results:
                 value.replace_by(mapping[value])
             op.erase()
-
-    def _branch(
-        self, build: LayoutBuilder, exists: Value, block: Block, inits: Sequence[Value]
-    ) -> list[Value]:
-        """Run a block if there is an iteration; return what it or else the inits are."""
-        otherwise = Block()
-        LayoutBuilder(otherwise, None, self.loop.loc).op(control.yield_, *inits)
-        branch = create(control.if_, [exists], {}, [block, otherwise], self.loop.loc)
-        for result, value in zip(branch.results, block.yielded, strict=True):
-            result.type, result.name = value.type, value.name
-        return build.block.insert(branch, build.anchor).results

@@ -242,13 +242,10 @@ class _Ahead:
                 first.update(value.op for value in op.inputs if value.op is not None)
         in_order = sorted(self.sources.ops, key=lambda op: op not in first)
         self.sources = replace(self.sources, ops=tuple(in_order))
-        # The group, and what depends on its early loads that nothing else needs.
-        after, self.inside = {*self.early}, {*group.ops}
-        for op in self.sources.ops:
-            if any(value.op in after for value in op.inputs):
-                after.add(op)
-        for op in reversed(self.sources.ops):
-            if op in after and all(user in self.inside for x in op.results for user in x.users):
+        # The group, and what nothing else needs.
+        self.inside = {*group.ops}
+        for op in reversed(in_order):
+            if all(user in self.inside for value in op.results for user in value.users):
                 self.inside.add(op)
         # Results that operations of later stages use.
         self.crossing = [
@@ -278,7 +275,7 @@ class _Ahead:
 
     def build(self) -> None:
         trip_count, distance = self.trip_count, self.group.distance
-        before = LayoutBuilder.before(self.loop)
+        before, issues = LayoutBuilder.before(self.loop), self.expansion.issues
         ahead: list[dict[Value, Value]] = []
         present: list[Value | None] = []
 
@@ -297,7 +294,7 @@ class _Ahead:
             for op in self.group.ops:
                 if op not in self.early:
                     self._copy(op, before, ahead[number], present[number], number, self._init)
-                    self.expansion.issues.before.append(self.expansion.issues.ahead(op, number))
+                    issues.before.append((op.defn, issues.early(op, number)))
         inits = [mapping[value] for mapping in ahead for value in self.crossing]
         count, width = len(inits), len(self.crossing)
 
@@ -329,7 +326,7 @@ class _Ahead:
             if inside is not None and op.defn not in COUNTED:
                 at = inside
             new = self._copy(op, at, mapping, exists, distance)
-            self.expansion.issues.in_loop[new] = self.expansion.issues.ahead(op, distance)
+            self.expansion.issues.positions[new] = self.expansion.issues.early(op, distance)
         return mapping
 
     def _may_branch(self) -> bool:

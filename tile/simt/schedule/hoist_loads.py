@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from tile.analysis.liveness import liveness
-from tile.ir.core import Block, Function, Operation, Value
-from tile.ir.effects import effects, is_pure
+from tile.ir.core import Block, Function, Operation
+from tile.ir.effects import effects, is_plain_load, is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, Level, Trait
 from tile.ir.ops import control, indexing
@@ -13,7 +15,6 @@ from tile.ir.types import Tile
 from tile.simt.layouts.axes import register_bits
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
-from tile.simt.schedule.async_ops import may_be_early
 from tile.simt.schedule.resources import Resources, pressure
 from tile.simt.target import GENERIC, SimtTarget
 
@@ -53,18 +54,16 @@ class _Hoisting:
     """
 
     def __init__(self, block: Block, most: int = 0) -> None:
-        self.block = block
         self.ops = list(block)
         self.number = {op: number for number, op in enumerate(self.ops)}
         self.waits: list[Operation] = []  # since the last operation that loads do not pass
-        self.after: dict[Operation, int] = {}  # the last operation that must precede each
         self.left = most
 
     def run(self) -> None:
         for op in self.ops:
             if self.is_wait(op):
                 self.waits.append(op)
-            elif may_be_early(op):
+            elif is_plain_load(op):
                 self._load(op)
             if not self.is_wait(op) and (op.regions or effects(op) & STOPS):
                 self.waits.clear()
@@ -73,43 +72,40 @@ class _Hoisting:
         """Return True if loads are of use in front of an operation."""
         return _waits(op)
 
-    def hoist(self, load: Operation, wait: Operation) -> None:
-        """Move a load in front of an operation, if there are registers for its result."""
+    def hoist(self, ops: Collection[Operation], wait: Operation) -> None:
+        """Move a load, the last one of `ops`, if there are registers for its result."""
+        *_, load = ops
         if not isinstance(load.result.type, Tile):
             return
         size = load.result.type.of.bytes_of(1 << register_bits(layout_of(load.result)))
         if size <= self.left:
             self.left -= size
-            self._move(load, wait)
+            self.move(ops, wait)
 
-    def _load(self, op: Operation) -> None:
-        ready = max([self._ready(value) for value in op.inputs], default=-1)
-        wait = next((wait for wait in self.waits if self.number[wait] > ready), None)
-        if wait is not None:
-            self.hoist(op, wait)
+    def move(self, ops: Iterable[Operation], wait: Operation) -> None:
+        for op in ops:
+            op.move_before(wait)
+            self.number[op] = self.number[wait] - 1
 
-    def _ready(self, value: Value) -> int:
-        """Return the number of the last operation that must precede the computation of a value."""
-        op = value.op
-        if op is None or op not in self.number:
-            return -1
-        number = self.after.get(op)
-        if number is None:
-            number = self.number[op]
-            if _goes_along(op):
-                number = max([self._ready(operand) for operand in op.inputs], default=-1)
-            self.after[op] = number
-        return number
+    def _load(self, load: Operation) -> None:
+        for wait in self.waits:
+            ops: dict[Operation, None] = {}
+            if self._add(load, wait, ops):
+                self.hoist(ops, wait)
+                return
 
-    def _move(self, op: Operation, before: Operation) -> None:
-        """Move an operation, and those that compute its operands, in front of another one."""
-        for value in op.inputs:
-            source = value.op
-            if source in self.number and self.number[source] > self.number[before]:
-                self._move(source, before)
-        op.unlink()
-        self.block.insert(op, before)
-        self.number[op] = self.after[op] = self.number[before] - 1
+    def _add(self, op: Operation, wait: Operation, ops: dict[Operation, None]) -> bool:
+        """Add an operation to `ops`, and those after `wait` that compute its operands, in order.
+
+        False if one of these cannot move in front of `wait`.
+        """
+        for source in (value.op for value in op.inputs if value.op in self.number):
+            if source in ops or self.number[source] < self.number[wait]:
+                continue
+            if not (_goes_along(source) and self._add(source, wait, ops)):
+                return False
+        ops[op] = None
+        return True
 
 
 class _LoopHoisting(_Hoisting):
@@ -125,15 +121,14 @@ class _LoopHoisting(_Hoisting):
         # ptxas sinks loads below a dot, but not below the barrier in front of its operands.
         return _waits(op) or _is_dot(op) or op.defn is convert_layout
 
-    def hoist(self, load: Operation, wait: Operation) -> None:
-        order, number, after = list(self.block), dict(self.number), dict(self.after)
-        self._move(load, wait)
+    def hoist(self, ops: Collection[Operation], wait: Operation) -> None:
+        before, number = list(wait.block or ()), dict(self.number)
+        self.move(ops, wait)
         tiles = pressure(self.loop, liveness(self.function), self.target)
         if Resources(self.target).would_spill(tiles):
-            for op in order:
-                op.unlink()
-                self.block.insert(op, None)
-            self.number, self.after = number, after
+            for op in before[:-1]:
+                op.move_before(before[-1])
+            self.number = number
 
 
 def _is_dot(op: Operation) -> bool:

@@ -11,7 +11,7 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.dot_tiles import feeds_dot
 from tile.ir.core import Function, Operation, Value
-from tile.ir.effects import is_zero, iterations
+from tile.ir.effects import is_plain_load, is_zero, iterations
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.control import WarpSpecialize
@@ -27,7 +27,7 @@ from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.memory.expose_shared import plan_tile_conversion
 from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import layout_of, tile_type
-from tile.simt.schedule.async_ops import buffer_stages, may_be_early
+from tile.simt.schedule.async_ops import buffer_stages
 from tile.simt.schedule.backward_slice import backward_slice
 from tile.simt.schedule.dot_slices import is_loaded_in_slices, tile_bytes
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector
@@ -161,7 +161,7 @@ class LoopPlanner:
         """Return the plan of a loop with at most `stages` stages; None if it stays as it is."""
         if stages < 2 or not TripCount.is_computable(loop, stages - 1):
             return None
-        loads = [op for op in loop.regions[0] if may_be_early(op)]
+        loads = [op for op in loop.regions[0] if is_plain_load(op)]
         for_dots = {load for load in loads if feeds_dot(load.result)}
         chosen = [op for op in loads if _is_tile(op.result) and not _is_cached(op)]
         chosen = [op for op in chosen if loop["num_stages"] or op in for_dots]
@@ -322,7 +322,7 @@ class LoopPlanner:
 
     def outer_load(self, load: Operation) -> BufferedLoad | None:
         """Return the TMA load of a tile that wgmmas in inner loops read; None if there is none."""
-        if not may_be_early(load) or not _is_tile(load.result):
+        if not is_plain_load(load) or not _is_tile(load.result):
             return None
         readers = nested_operands(load.result)
         if any(each.op.block is load.block or not completes_in_block(each.op) for each in readers):
@@ -456,7 +456,7 @@ def _is_tile(value: Value) -> bool:
 
 def _is_unguarded(load: Operation) -> bool:
     """Return True if an operation loads a scalar, may be early, and no assertion is before it."""
-    if not may_be_early(load) or _is_tile(load.result):
+    if not is_plain_load(load) or _is_tile(load.result):
         return False
     around = (load, *load.ancestors())
     asserts = [op for op in load.function.walk() if op.defn is debug.device_assert]
