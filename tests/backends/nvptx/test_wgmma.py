@@ -141,6 +141,17 @@ def test_sums_of_f16_are_two_in_a_register(left: int | None) -> None:
     assert "mov.b32" not in loop and "prmt" not in loop
 
 
+def test_parts_that_matter_take_instructions_and_registers() -> None:
+    """Columns past 40 of 64 have no use, and elements along k past 24 of 64 are zero."""
+    text = kernel(MmaShape(64, 64, 16, 16), 128, 64, 64, along=(1, 1))
+    ptx = check(text.replace("= tf32}", "= tf32, columns = 40, depth = 24}"))
+    statements = re.findall(r"m64n40k16\S+ {([^}]*)}", ptx)
+    assert len(statements) == 2 * 2
+    assert [len(names.split(",")) for names in statements] == [20] * 4
+    loop = ptx[: ptx.index("wgmma.wait_group.sync.aligned 0;")]
+    assert loop.count("0f00000000") <= 40
+
+
 def test_descriptors() -> None:
     """Strips of 64 columns, 64 rows of 128 bytes each, vectors reordered in 128 bytes."""
     ptx = check(kernel(MmaShape(64, 128, 16, 16), 64, 128, 64, along=(1, 1)))

@@ -10,13 +10,12 @@ is reused as often as possible.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from tile.analysis.axis_info import AxisInfoResult, contiguous_axis
-from tile.analysis.dot_tiles import used_columns
-from tile.analysis.index_forms import IndexForms, index_forms
+from tile.analysis.dot_tiles import multiplied_depth, used_columns
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.ops import arith, dot
@@ -183,7 +182,6 @@ def replace_dots(
     """
     decompose_dots(function, target, num_warps)
     chained = _chained(function)
-    forms = cache(lambda: index_forms(function, axes))
     dots: dict[Operation, DotLayouts] = {}
     for op in list(function.walk()):
         if op.defn is not dot.dot:
@@ -195,7 +193,7 @@ def replace_dots(
             op = op if instruction is None else _of_f16(op)
         shape = mma_instruction(op, target, num_warps)
         if instruction is not None:
-            columns = _used_columns(op, *instruction, forms)
+            columns = _used_columns(op, *instruction)
             dots |= _by_groups(op, *instruction, axes, target, columns)
         elif shape is None:
             dots[op] = _by_threads(op, target, num_warps, tiling)
@@ -255,6 +253,8 @@ def _by_groups(
     how = {"shape": shape, "warpgroups": warpgroups, "input_precision": op["input_precision"]}
     if columns < op.result.type.shape[-1]:
         how["columns"] = columns
+    if (depth := multiplied_depth(op)) < a.type.shape[-1]:
+        how["depth"] = depth
     apart = is_imprecise(a.type.element, target) and op["max_num_imprecise_acc"] < UNLIMITED
     begun = b.op(wgmma, a, right, b.constant(0, acc.type) if apart else acc, **how)
     done = b(wgmma_wait, begun.result, pending=0)
@@ -265,17 +265,12 @@ def _by_groups(
     return {begun: DotLayouts((left, None), layout)}
 
 
-def _used_columns(
-    op: Operation,
-    shape: MmaShape,
-    warpgroups: tuple[int, int],
-    forms: Callable[[], IndexForms],
-) -> int:
+def _used_columns(op: Operation, shape: MmaShape, warpgroups: tuple[int, int]) -> int:
     """Return how many columns wgmma computes of a dot: those used, if they are one tile."""
     columns = int(op.result.type.shape[-1])
     if columns != shape.n or warpgroups[1] > 1:
         return columns
-    used = used_columns(op.result, forms()) or columns
+    used = used_columns(op.result) or columns
     step = WGMMA_COLUMNS if op.result.type.element.is_floating() else WGMMA_INTEGER_COLUMNS
     return -(-used // step) * step
 

@@ -51,9 +51,7 @@ def _check_sizes(a: Type, b: Type, acc: Type, warpgroups: Sequence[int]) -> None
 
 @lowered_op(
     traits={Trait.DOT, Trait.TENSOR_CORE, Trait.IN_FLIGHT, Trait.ASYNC_PROXY},
-    semantics=lambda a, b, acc, *, shape, warpgroups, input_precision, columns: semantics.dot(
-        a, b, acc, input_precision
-    ),
+    semantics=lambda a, b, acc, *, input_precision, **_: semantics.dot(a, b, acc, input_precision),
     examples=(
         f"%a: tile<64x16xf16, {_LEFT}>, %b: shared<16x8xf16, {_RIGHT}>, "
         f"%c: tile<64x8xf32, {_ACC}> | %r = wgmma %a, %b, %c {_SIZES} : tile<64x8xf32, {_ACC}>",
@@ -70,6 +68,7 @@ def wgmma(
     warpgroups: tuple[int, ...],
     input_precision: Precision = Precision.IEEE,
     columns: int = 0,
+    depth: int = 0,
 ) -> Type:
     """Issue `a @ b + acc` by wgmma instructions of a `shape` (m, n, k, bits), each of a warpgroup.
 
@@ -82,11 +81,15 @@ def wgmma(
     `columns`, unless 0, is the number of the first columns of the accumulator that are used.
     Instructions may be narrower than `shape` says then; other columns of the result are undefined.
 
+    `depth`, unless 0, is the number of the first elements along k past which both operands are
+    zero: no instructions multiply these.
+
     All warps of a warpgroup take part. The result is complete after a `wgmma_wait`, and buffers are
     read until then. Writes of threads to these are made visible to wgmma by a `fence_proxy_async`.
     """
     require(len(shape) == 4, f"wgmma has a shape (m, n, k, bits), not {shape}")
     require(0 <= columns <= b.shape[-1], f"wgmma by {b} has no {columns} columns")
+    require(0 <= depth <= b.shape[0], f"wgmma by {b} has no depth of {depth}")
     require(len(warpgroups) == 2, f"wgmma has warpgroups along m and n, not {warpgroups}")
     require(isinstance(b, Shared | Tile), f"wgmma takes its `b` operand from memory, not {b}")
     for x in (a, b, acc):

@@ -20,7 +20,7 @@ from tile.backends.nvptx.emit.registers import warp_index
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.vectors import pack, unpack
 from tile.codegen.llvm.function_builder import Rule
-from tile.ir.core import Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import constant_of, is_pure
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
@@ -39,6 +39,7 @@ _ACCUMULATOR = {F32: "f32", F16: "f16", I32: "s32"}
 _SWIZZLE = {128: 1, 64: 2, 32: 3}
 UNIT = 16  # bytes: the unit of addresses and offsets in a descriptor
 ADDRESS_BITS = 14
+_MOST_LOOPS = 8  # through which an accumulator in flight is followed
 _COMMIT = "wgmma.commit_group.sync.aligned;"
 
 
@@ -153,7 +154,7 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
     a_operands: list[AsmOperand] = a_registers if left is None else [("i64", left.descriptor)]
     m, _, k = wgmma_sizes(op)
     shape, zero = MmaShape(*op["shape"]), _is_zero(op)
-    accumulators = [_accumulator(builder, dot.inputs[2]) for dot in dots]
+    accumulators = [_Accumulator.of(builder, dot.inputs[2], dot) for dot in dots]
     row_tiles = m // (shape.m * rows)
     parts = tuple(
         _Dot(
@@ -161,7 +162,7 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
             right=right,
             columns=wgmma_sizes(dot)[1],
             warpgroups=dot["warpgroups"][1],
-            registers=len(acc),
+            registers=len(acc.used),
             width=dot["columns"] or dot["shape"][1],
         )
         for dot, right, acc in zip(dots, rights, accumulators, strict=True)
@@ -174,10 +175,11 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
         a_operands=len(a_operands),
         a_count=len(a_registers) // max(1, row_tiles),
         depth=k // shape.k,
+        steps=-(-(op["depth"] or k) // shape.k),
         zero=zero,
         follows=row_tiles == parts[0].column_tiles == 1 and _waits_itself(op),
     )
-    registers = [register for acc in accumulators for register in acc]
+    registers = [register for acc in accumulators for register in acc.used]
     results = assemble(
         builder,
         "{ " + " ".join(text.lines()) + " }",
@@ -189,8 +191,8 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
         early_clobber=zero,
     )
     for dot, acc in zip(dots, accumulators, strict=True):
-        own, results = results[: len(acc)], results[len(acc) :]
-        builder.set(dot, unpack(builder, dot.inputs[2].type.element, own))
+        own, results = results[: len(acc.used)], results[len(acc.used) :]
+        acc.set(builder, dot, own)
 
 
 def _shares_statement(op: Operation, following: Operation | None) -> bool:
@@ -209,6 +211,7 @@ def _shares_statement(op: Operation, following: Operation | None) -> bool:
         and op["shape"][0] == following["shape"][0]
         and op["shape"][2:] == following["shape"][2:]
         and op["input_precision"] == following["input_precision"]
+        and op["depth"] == following["depth"]
     )
 
 
@@ -240,9 +243,39 @@ def _register_operand(builder: FunctionBuilder, a: Value) -> list[AsmOperand]:
     return [("i32", builder.new(f"bitcast float {x} to i32")) for x in registers]
 
 
-def _accumulator(builder: FunctionBuilder, acc: Value) -> list[AsmOperand]:
-    """Return an accumulator as 32-bit registers, with two f16 in each."""
-    return pack(builder, acc.type.element, builder.of(acc))
+@dataclass(frozen=True)
+class _Accumulator:
+    """An accumulator as 32-bit registers, with two f16 in each.
+
+    Each `tile` registers are of a tile of an instruction, which uses the first `width` of them.
+    """
+
+    registers: tuple[AsmOperand, ...]
+    tile: int
+    width: int
+
+    @classmethod
+    def of(cls, builder: FunctionBuilder, acc: Value, dot: Operation | None) -> _Accumulator:
+        """Return an accumulator of a wgmma."""
+        registers = pack(builder, acc.type.element, builder.of(acc))
+        if dot is None or not dot["columns"]:
+            return cls(tuple(registers), len(registers), len(registers))
+        m, n, *_ = dot["shape"]
+        tile = len(registers) // (wgmma_sizes(dot)[0] // (m * dot["warpgroups"][0]))
+        return cls(tuple(registers), tile, tile * dot["columns"] // n)
+
+    @property
+    def used(self) -> list[AsmOperand]:
+        return [each for n, each in enumerate(self.registers) if n % self.tile < self.width]
+
+    def set(self, builder: FunctionBuilder, op: Operation, used: Iterable[str]) -> None:
+        """Set the result of an op; registers of columns that are not used are undefined."""
+        results = iter(used)
+        registers = [
+            next(results) if n % self.tile < self.width else "undef"
+            for n in range(len(self.registers))
+        ]
+        builder.set(op, unpack(builder, op.inputs[-1].type.element, registers))
 
 
 @dataclass(frozen=True)
@@ -275,6 +308,7 @@ class _Statement:
     a_operands: int  # registers of `a`, or its descriptor
     a_count: int  # registers of `a` for one row of tiles
     depth: int
+    steps: int  # along k; operands are zero past these
     zero: bool
     follows: bool  # the wgmma before may be in flight, and reads the same registers of `a`
 
@@ -301,10 +335,10 @@ class _Statement:
         if self.converts:
             yield from self._rounded(range(self.a_operands))
         yield "wgmma.fence.sync.aligned;"
-        last = (self.row_tiles - 1, self.depth - 1)
+        last = (self.row_tiles - 1, self.steps - 1)
         for row in range(self.row_tiles):
             for tiles in self._tiles():
-                for step in range(self.depth):
+                for step in range(self.steps):
                     for number, column in tiles:
                         yield from self._instruction(number, row, column, step)
                         ends = column == self.dots[number].column_tiles - 1
@@ -318,8 +352,8 @@ class _Statement:
         tensor cores execute the other steps meanwhile.
         """
         each = self.a_count // self.depth
-        for step in range(self.depth):
-            yield f"wgmma.wait_group.sync.aligned {self.depth - 1};"
+        for step in range(self.steps):
+            yield f"wgmma.wait_group.sync.aligned {self.steps - 1};"
             yield from self._rounded(range(step * each, (step + 1) * each))
             yield "wgmma.fence.sync.aligned;"
             yield from self._instruction(0, 0, 0, step)
@@ -373,8 +407,7 @@ class _Statement:
         """Return the registers of a tile of an accumulator."""
         before, dot = sum(dot.registers for dot in self.dots[:number]), self.dots[number]
         count = dot.registers // (self.row_tiles * dot.column_tiles)
-        used = count * dot.width // dot.shape.n
-        return braces(before + (row * dot.column_tiles + column) * count, used)
+        return braces(before + (row * dot.column_tiles + column) * count, count)
 
 
 def _waits_itself(op: Operation) -> bool:
@@ -399,11 +432,27 @@ def wgmma_wait(builder: FunctionBuilder, op: Operation) -> None:
         builder.set(op, builder.of(op.inputs[0]))
         return
     text = f"wgmma.wait_group.sync.aligned {op['pending']};"
-    acc = op.inputs[0]
-    registers = _accumulator(builder, acc)
-    types, initial = [ty for ty, _ in registers], [register for _, register in registers]
+    acc = _Accumulator.of(builder, op.inputs[0], _dot_of(op.inputs[0]))
+    types, initial = [ty for ty, _ in acc.used], [register for _, register in acc.used]
     results = assemble(builder, text, types, [], initial=initial, memory=True, convergent=True)
-    builder.set(op, unpack(builder, acc.type.element, results))
+    acc.set(builder, op, results)
+
+
+def _dot_of(acc: Value) -> Operation | None:
+    """Return the wgmma of an accumulator in flight, maybe of the last iteration of a loop."""
+    for _ in range(_MOST_LOOPS):
+        op, owner = acc.op, acc.owner
+        if op is not None and op.defn is ops.wgmma.wgmma:
+            return op
+        if op is not None and op.defn is control.for_:
+            acc = op.regions[0].yielded[op.results.index(acc)]
+        elif isinstance(owner, Block) and acc is not owner.args[0] and owner.parent is not None:
+            if owner.parent.defn is not control.for_:
+                return None
+            acc = owner.yielded[owner.args.index(acc) - 1]
+        else:
+            return None
+    return None
 
 
 def fence_proxy_async(builder: FunctionBuilder, op: Operation) -> None:

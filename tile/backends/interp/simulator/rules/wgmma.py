@@ -67,6 +67,8 @@ def wgmma(op: Operation) -> Run:
             else register_operands[index].matrices(batch, value)
             for index, value in enumerate(operands)
         )
+        if op["depth"]:
+            a, b = a[..., : op["depth"]], b[..., : op["depth"], :]
         if op["columns"]:
             result = np.full_like(acc, np.nan)  # undefined
             result[..., : op["columns"]] = dot(a, b, acc[..., : op["columns"]])
