@@ -53,20 +53,27 @@ def test_grids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batches", "reread", "together"),
+    ("work", "batches", "reread", "together"),
     [
-        (12, 1 << 22, 4),
-        (12, 1 << 24, 1),
-        (12, 1 << 25, 1),
-        (12, 0, 12),
-        (7, 1 << 22, 1),
-        (12, 3 << 20, 4),
+        (300, 12, 1 << 22, 4),
+        (300, 12, 1 << 24, 1),
+        (300, 12, 1 << 25, 1),
+        (300, 12, 0, 12),
+        (300, 7, 1 << 22, 1),
+        (300, 12, 3 << 20, 4),
+        (100, 12, 1 << 25, 3),
+        (60, 12, 1 << 25, 6),
+        (5, 12, 1 << 25, 12),
+        (5, 1009, 1 << 25, 1009),
+        (5, 2048, 1 << 25, 64),
     ],
 )
-def test_batches_whose_programs_alternate(batches: int, reread: int, together: int) -> None:
-    """As many as divide their number, and read no more than fits in a cache."""
-    grid = (together, 5, batches // together), {"BATCH_AXIS": 2}
-    assert batched_grid.batched_grid(5, batches, reread) == grid
+def test_batches_whose_programs_alternate(
+    work: int, batches: int, reread: int, together: int
+) -> None:
+    """As many as divide their number, read no more than fits in a cache, or fill the machine."""
+    grid = (together, work, batches // together), {"BATCH_AXIS": 2}
+    assert batched_grid.batched_grid(work, batches, reread) == grid
 
 
 def test_other_programs_of_unequal_length() -> None:
@@ -86,6 +93,7 @@ def test_longest_blocks_of_some_heads_first(
 ) -> None:
     """Blocks of two heads of keys alternate, which are six of queries, then those of the others."""
     monkeypatch.setattr(batched_grid, "REREAD", 2 * 150 * 64 * 2 * 2)
+    monkeypatch.setattr(batched_grid, "AT_ONCE", 1)
     q, dout = heads(2, 6, 150, 64), heads(2, 6, 150, 64, seed=3)
     k, v = (heads(2, 2, 150, 64, seed=n) for n in (1, 2))
     check(tile.ops.attention, q, k, v, causal=True)

@@ -7,6 +7,8 @@ import tile.language as tl
 from tile.runtime.grid import LIMITS
 
 REREAD = 1 << 24  # bytes that batches read at one time, at most, so that an L2 cache holds them
+AT_ONCE = 264  # programs that run at one time: two on each of an H200's 132 multiprocessors
+MOST = 1024  # batches together
 
 
 BatchedGrid = tuple[tuple[int, ...], dict[str, int]]
@@ -20,21 +22,27 @@ def batched_grid(work: int, batches: int, reread: int | None = None) -> BatchedG
 
     reread: given if programs have less to do the larger their number is; the bytes that all
     programs of a batch read. Then the first programs of several batches run first, and the last
-    ones last, so that all multiprocessors end at nearly the same time. A kernel has to ask `place`.
+    ones last, so that all multiprocessors end at nearly the same time. These are as many batches as
+    an L2 cache holds, and enough that their programs keep all multiprocessors busy, which so many
+    batches do in any order. A kernel has to ask `place`.
 
     >>> batched_grid(4, 8)
     ((4, 8), {})
     >>> batched_grid(4, 70_000)
     ((70000, 4), {'BATCH_AXIS': 0})
-    >>> batched_grid(4, 8, reread=1 << 22)
-    ((4, 4, 2), {'BATCH_AXIS': 2})
+    >>> batched_grid(300, 8, reread=1 << 22)
+    ((4, 300, 2), {'BATCH_AXIS': 2})
+    >>> batched_grid(100, 8, reread=1 << 24)
+    ((4, 100, 2), {'BATCH_AXIS': 2})
     """
     if batches > LIMITS[1]:
         return (batches, work), {"BATCH_AXIS": 0}
     if reread is None or work > LIMITS[1]:
         return (work, batches), {}
-    most = min(batches, REREAD // max(reread, 1 << 14))  # 1024 are enough
-    together = max((n for n in range(1, most + 1) if batches % n == 0), default=1)
+    counts = [n for n in range(1, min(batches, MOST) + 1) if batches % n == 0]
+    fitting = [n for n in counts if n == 1 or n * reread <= REREAD]
+    busy = [n for n in counts if n * work >= AT_ONCE]
+    together = max(fitting[-1], min(busy, default=counts[-1]))
     return (together, work, batches // together), {"BATCH_AXIS": 2}
 
 
