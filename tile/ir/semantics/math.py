@@ -150,7 +150,7 @@ def _fma_f64(x: Array, y: Array, z: Array) -> Array:
 
 
 def _fma_of_integers(x: float, y: float, z: float) -> float:
-    """Return x * y + z of finite numbers, of which no product is zero: Python's division rounds."""
+    """Return x * y + z of finite numbers, as a quotient of integers, which is rounded once."""
     (a, b), (c, d), (e, f) = (number.as_integer_ratio() for number in (x, y, z))
     numerator = a * c * f + e * b * d
     try:
