@@ -60,6 +60,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "address_registers": (32, OCCUPANCY),
     "overlap_registers": (8, OCCUPANCY),
     "enough_programs": (6, "docs/notes/attention.md"),
+    "enough_loaded_bytes": (73728, "docs/notes/rows.md#programs-that-read-rows-again"),
     "ordered_warpgroups": (False, "docs/notes/scheduling.md"),
 }
 

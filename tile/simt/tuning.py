@@ -144,6 +144,12 @@ class TuningConstants:
         6, "docs/notes/attention.md: H200, 2026-11-21: of 3 programs each counts; 6 is not measured"
     )
 
+    # Bytes that loads of a loop bring to a multiprocessor at a time, in all programs, where another
+    # loop reads them again.
+    enough_loaded_bytes: int = constant(
+        72 << 10, "docs/notes/rows.md#programs-that-read-rows-again: H200, 2026-11-29"
+    )
+
     # -- schedules
 
     # Warpgroups of a program with a producer issue their dots one after the other, where one is

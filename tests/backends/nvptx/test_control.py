@@ -207,6 +207,32 @@ def test_a_kernel_that_spills_has_all_registers() -> None:
         assert (".minnctapersm 1" in ptx) is alone
 
 
+@pytest.mark.parametrize(
+    ("warps", "count", "programs"),
+    [(8, 32, 5), (16, 32, 3), (4, 32, 9), (8, 16, None), (16, 16, None), (16, 256, None)],
+)
+def test_programs_that_read_rows_again(warps: int, count: int, programs: int | None) -> None:
+    """Programs have 72 KB of loads in flight; a thread loads `count` elements of f16."""
+    text = f"""
+    kernel @k(%x: frag<{count}xptr<f16>>, %o: ptr<f16>, %n: i32) {{
+      %zero = const {{value = 0}} : i32
+      %one = const {{value = 1}} : i32
+      %t = const {{value = 0.0}} : f16
+      %r = for %i = %zero to %n step %one iter(%a = %t) : f16 {{
+        %v = load %x {{eviction = PRIORITY}} : frag<{count}xf16>
+        %s = frag_extract %v {{register = 0}} : f16
+        %b = add %a, %s : f16
+        yield %b
+      }}
+      store %o, %r
+      return
+    }}
+    """
+    ptx = check(text.replace("PRIORITY", "evict_last"), "sm_90a", num_warps=warps)
+    assert re.findall(r"minnctapersm (\d+)", ptx) == ([] if programs is None else [str(programs)])
+    assert "minnctapersm" not in check(text.replace("PRIORITY", "evict_first"), "sm_90a")
+
+
 def shared_text(bits: int) -> str:
     """A kernel with 2**bits elements of f32 in shared memory."""
     bases = [[1 << bit] for bit in range(bits)]

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tile.analysis.liveness import liveness
+from tile.analysis.liveness import Liveness, liveness
 from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, ModuleText
@@ -28,8 +28,10 @@ from tile.ir.core import Function, Operation
 from tile.ir.effects import effects
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, OpDef
-from tile.ir.ops import memory
+from tile.ir.ops import control, memory
+from tile.ir.ops.memory import Eviction
 from tile.ir.ops.program import launch_dependents
+from tile.ir.types import count_of
 from tile.simt.memory.allocate_shared import shared_bytes
 from tile.simt.ops import cluster
 from tile.simt.ops.warp_specialize import warp_specialize
@@ -127,7 +129,7 @@ def resident_programs(module: Module, threads: int, target: SimtTarget) -> int |
             producer, program = op["registers"]
             used: int = op["num_warps"] * WARP * producer + threads * program
             return target.register_file // used
-    return 1 if _runs_alone(module, threads, target) else None
+    return 1 if _runs_alone(module, threads, target) else _enough_programs(module, threads, target)
 
 
 def _runs_alone(module: Module, threads: int, target: SimtTarget) -> bool:
@@ -148,6 +150,46 @@ def _runs_alone(module: Module, threads: int, target: SimtTarget) -> bool:
         return True
     available = min(REGISTERS, target.register_file // threads)
     return _peak(module.kernel) > available
+
+
+def _enough_programs(module: Module, threads: int, target: SimtTarget) -> int | None:
+    """Return how many programs have enough loads in flight, if a later loop reads the same again.
+
+    Caches keep what it reads (`evict_last`) if that is not of too many programs. With fewer of them
+    a thread has more registers, by which ptxas issues more of its loads at once.
+
+    None if ptxas may guess: where a multiprocessor has threads for no more programs than that, and
+    where registers suffice for one only.
+    """
+    loads: dict[Operation, list[Operation]] = {}
+    for op in module.kernel.walk():
+        loop, keeps = op.parent, op.attributes.get("eviction") is Eviction.LAST
+        if keeps and op.defn is memory.load and loop is not None and loop.defn is control.for_:
+            loads.setdefault(loop, []).append(op)
+    if not loads:
+        return None
+    live, tuning = liveness(module.kernel), target.tuning
+    size = threads * min(sum(map(_loaded_bytes, ops)) for ops in loads.values())
+    enough = -(-tuning.enough_loaded_bytes // size)
+    tiles = max(_live_registers(live, live.end(ops[-1])) for ops in loads.values())
+    fitting = target.register_file // (threads * (tiles + tuning.least_other_registers))
+    is_fewer = enough * threads * _LEAST_REGISTERS < target.register_file
+    return min(enough, fitting) if is_fewer and fitting > 1 else None
+
+
+_LEAST_REGISTERS = 32  # of a thread, if as many are resident as a multiprocessor has
+
+
+def _loaded_bytes(load: Operation) -> int:
+    """Return the bytes that a thread loads."""
+    ty = load.result.type
+    return int(ty.element.bytes_of(count_of(ty)))
+
+
+def _live_registers(live: Liveness, number: int) -> int:
+    """Return the 32-bit registers that tiles of a thread take at an operation."""
+    spans = live.ranges.items()
+    return sum(tile_registers(value) for value, span in spans if span.start <= number < span.end)
 
 
 def _peak(function: Function) -> int:
