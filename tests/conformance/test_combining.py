@@ -382,6 +382,36 @@ def test_gather(device: Device, element: Scalar, kind: Scalar) -> None:
     batch.check()
 
 
+@pytest.mark.parametrize("element", ALL, ids=str)
+def test_scatter(device: Device, element: Scalar) -> None:
+    batch = Batch(device)
+    rng = np.random.default_rng(5)
+    for dims in ((1,), (16,), (512,), (4, 8), (2, 4, 4)):
+        x = random_array(rng, element, PROGRAMS * math.prod(dims))
+        types = [Tile(dims, element), Tile(dims, I32)]
+        for axis in axes(dims):
+            index = np.broadcast_to(np.indices(dims)[axis], (PROGRAMS, *dims))
+            index = rng.permuted(index, axis=axis).astype(np.int32)
+            batch.add(indexing.scatter, types, [x, index.ravel()], {"axis": axis})
+    batch.check()
+
+
+def test_rank(device: Device) -> None:
+    """Few elements are sorted; warps count many, here in bins of which some are not used."""
+    batch = Batch(device)
+    rng = np.random.default_rng(6)
+    for extent, bins, used in (
+        (1, 1, 1),
+        (16, 16, 16),
+        (256, 3, 3),
+        (1024, 256, 256),
+        (512, 64, 1),
+    ):
+        x = rng.integers(0, used, PROGRAMS * extent).astype(np.int32)
+        batch.add(indexing.rank, [Tile((extent,), I32)], [x], {"bins": bins})
+    batch.check()
+
+
 @pytest.mark.parametrize("element", INTEGERS, ids=str)
 def test_histogram(device: Device, element: Scalar) -> None:
     """Numbers outside the bins, the ends of the type among them, count nowhere."""

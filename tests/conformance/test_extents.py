@@ -293,6 +293,23 @@ def test_padding_is_not_counted(device: Device) -> None:
     assert out.tolist() == [1, 1, 1, 1, 7]
 
 
+def ordering(x, y, order, M: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    last_first = tl.broadcast_to(N - 1 - tl.arange(0, N)[None, :], (M, N))
+    tl.store(y + at, tl.scatter(tl.load(x + at), last_first))
+    line = tl.arange(0, M * N)
+    ranks = tl.rank(tl.load(x + line) & 3, 4)
+    tl.store(order + line, tl.scatter(line, ranks))
+
+
+def test_padding_is_not_ranked(device: Device) -> None:
+    x = np.random.default_rng(0).integers(0, 99, (3, 100)).astype(np.int32)
+    y, order = np.zeros_like(x), np.zeros_like(x)
+    run(device, ordering, x, y, order, M=3, N=100)
+    np.testing.assert_array_equal(y, x[:, ::-1])
+    np.testing.assert_array_equal(order.ravel(), np.argsort(x.ravel() & 3, kind="stable"))
+
+
 def printing(x, B: tl.constexpr):
     at = tl.arange(0, B)
     tl.device_print("values", tl.load(x + at), at[:, None] + tl.arange(0, 2)[None, :] * 100)

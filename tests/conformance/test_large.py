@@ -108,6 +108,11 @@ def histograms(defn: OpDef) -> Cases:
         yield Case(defn, (Tile(LINE, I32), mask), {"bins": bins})
 
 
+def ranks(defn: OpDef) -> Cases:
+    for bins in (16, 256):
+        yield Case(defn, (Tile(LINE, I32),), {"bins": bins})
+
+
 def dots(defn: OpDef) -> Cases:
     for element, accumulators in ACCUMULATORS.items():
         n = 64 if element.bits < 64 else 32  # what the registers of a single warp hold
@@ -160,6 +165,7 @@ MAKERS: dict[str, Callable[[OpDef], Cases]] = {
     "scan_region": combines,
     "gather": gathers,
     "histogram": histograms,
+    "rank": ranks,
     "sort": sorts,
     "dot": dots,
 }

@@ -293,6 +293,7 @@ MAKERS: dict[str, Any] = {
     "histogram": lambda d: iter(
         [Case(d, (Tile((64,), I32), mask), {"bins": 16}) for mask in (None, Tile((64,), I1))]
     ),
+    "rank": lambda d: iter([Case(d, (Tile((64,), I32),), {"bins": bins}) for bins in (1, 16)]),
     "sort": sorts,
     "dot": dots,
 }
@@ -300,7 +301,7 @@ MAKERS: dict[str, Any] = {
 CONSTANTS = {"const", "poison", "arange"}
 BY_HAND = {
     "addptr", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_pointers",
-    "im2col_pointers",
+    "im2col_pointers", "scatter",
 }  # fmt: skip
 
 
@@ -339,7 +340,7 @@ def inputs(case: Case, seed: str) -> list[np.ndarray[Any, Any]]:
         if case.defn.name == "gather" and position == 1:
             extent = case.operands[0].shape[case.attributes["axis"]]
             array = (array.astype(np.int64) % extent).astype(array.dtype)
-        if case.defn.name == "histogram" and position == 0:
+        if case.defn.name in ("histogram", "rank") and position == 0:
             array = (array % case.attributes["bins"]).astype(array.dtype)
         arrays.append(array)
     return arrays

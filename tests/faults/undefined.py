@@ -294,6 +294,30 @@ def gather_outside(bug):
 
 
 @tile.jit
+def order(x_ptr, o_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(o_ptr + i, tl.scatter(i, tl.load(x_ptr + i)))  # fault
+
+
+@planted("undef", "tl.scatter of two elements to one position", element=(0,))
+def scatter_twice(bug):
+    x = np.arange(8, dtype=np.int32)[::-1].copy()
+    x[3] -= bug
+    order[(1,)](x, np.zeros(8, np.int32), B=8)
+
+
+@tile.jit
+def rank_bytes(x_ptr, o_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(o_ptr + i, tl.rank(tl.load(x_ptr + i), 16))  # fault
+
+
+@planted("undef", "tl.rank of an element beyond the bins", element=(0,))
+def rank_outside(bug):
+    rank_bytes[(1,)](np.arange(8, dtype=np.int32) + 8 + bug, np.zeros(8, np.int32), B=8)
+
+
+@tile.jit
 def divide(x_ptr, d_ptr, o_ptr, B: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(o_ptr + i, tl.load(x_ptr + i) % tl.load(d_ptr + i))  # fault

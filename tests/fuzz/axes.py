@@ -1,4 +1,4 @@
-"""Values combined along axes, counted, sorted, gathered; dots."""
+"""Values combined along axes, counted, sorted, gathered, scattered; dots."""
 
 from __future__ import annotations
 
@@ -113,6 +113,14 @@ def gather_of(w: Writer, ty: Type, depth: int) -> Value:
     of = with_element(ty, w.choose((I32, I64)))
     place = w.emit(arith.and_, w.value(of, depth), w.constant(extent - 1, of))
     return w.emit(indexing.gather, w.value(source, depth), place, axis=axis - ty.rank)
+
+
+def scatter_of(w: Writer, ty: Type, depth: int) -> Value:
+    bins = w.choose((1, 4, 16, 256))
+    of = with_element(ty, I32)
+    digits = w.emit(arith.and_, w.value(of, depth), w.constant(bins - 1, of))
+    ranks = w.emit(indexing.rank, digits, bins=bins)
+    return w.emit(indexing.scatter, w.value(ty, depth), ranks, axis=-1)
 
 
 def histogram_of(w: Writer, ty: Type, depth: int) -> Value:

@@ -12,6 +12,7 @@ from tests.fuzz.axes import (
     histogram_of,
     reduce_of,
     scan_of,
+    scatter_of,
     sort_of,
 )
 from tests.fuzz.elementwise import (
@@ -89,6 +90,7 @@ MAKERS: tuple[Maker, ...] = (
     (lambda w, ty: ty.rank > 0 and ty.shape[-1] == 2, join_of),
     (lambda w, ty: ty.rank < 3, split_of),
     (_tile, gather_of),
+    (lambda _, ty: ty.rank == 1, scatter_of),
     (lambda w, ty: ty.element == I32 and ty.rank == 1, histogram_of),
     (_combinable, sort_of),
     (lambda w, ty: _numeric(w, ty) and ty.rank < 3, reduce_by_of),

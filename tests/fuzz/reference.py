@@ -563,6 +563,23 @@ def gather(op: Operation, x: Any, index: Any) -> Any:
     return result
 
 
+def scatter(op: Operation, x: Any, index: Any) -> Any:
+    result = np.empty_like(x)
+    axis = op["axis"] + x.ndim
+    for place in np.ndindex(index.shape):
+        result[(*place[:axis], int(index[place]), *place[axis + 1 :])] = x[place]
+    return result
+
+
+def rank(op: Operation, x: Any) -> Any:
+    order = sorted(range(len(x)), key=lambda index: int(x[index]))
+    result = np.empty(len(x), np.int32)
+    for position, index in enumerate(order):
+        assert 0 <= x[index] < op["bins"], "rank out of range is undefined"
+        result[index] = position
+    return result
+
+
 def histogram(op: Operation, x: Any, mask: Any) -> Any:
     counts = np.zeros(op["bins"], np.int32)
     for index, value in enumerate(x.tolist()):
@@ -617,6 +634,8 @@ DIRECT: dict[str, Callable[..., Any]] = {
     "join": lambda op, a, b: np.stack([a, b], -1),
     "split": lambda op, x: (x[..., 0].copy(), x[..., 1].copy()),
     "gather": gather,
+    "scatter": scatter,
+    "rank": rank,
     "histogram": histogram,
     "sort": sort,
     "reduce": reduce,

@@ -80,6 +80,32 @@ def test_gather_takes_any_integers_as_index(ty: Scalar) -> None:
     np.testing.assert_array_equal(actual, np.take_along_axis(x, index, 1))
 
 
+@pytest.mark.parametrize("axis", [None, 0, 1, -2])
+def test_scatter_is_the_inverse_of_gather(axis: int | None) -> None:
+    along = -1 if axis is None else axis
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    index = np.random.default_rng(0).permuted(np.indices((4, 8))[along], axis=along)
+    sketch = Sketch("tile<4x8xf32>", "tile<4x8xi64>")
+    a, i = sketch.args
+    moved = tl.scatter.emit(sketch.build, a, i, axis)
+    back = tl.gather.emit(sketch.build, moved, i, along)
+    actual, again = sketch.run((moved, back), x, index)
+    np.testing.assert_array_equal(np.take_along_axis(actual, index, along), x)
+    np.testing.assert_array_equal(again, x)
+
+
+@pytest.mark.parametrize("ty", [*INTEGERS, tl.int1], ids=str)
+def test_ranks_order_a_tile_stably(ty: Scalar) -> None:
+    bins = 2 if ty.is_bool() else 5
+    x = np.random.default_rng(0).integers(0, bins, 64).astype(semantics.numpy_dtype(ty))
+    sketch = Sketch(tile((64,), ty.ir_name))
+    (a,) = sketch.args
+    rank = tl.rank.emit(sketch.build, a, bins)
+    numbers = tl.arange.emit(sketch.build, 0, 64)
+    order = sketch.run(tl.scatter.emit(sketch.build, numbers, rank), x)
+    np.testing.assert_array_equal(order, np.argsort(x, kind="stable"))
+
+
 @pytest.mark.parametrize("ty", [*ALL, "ptr<f32>"], ids=str)
 def test_moves_take_every_type(ty: Any) -> None:
     sketch = Sketch(f"tile<4x2x{ty}>", f"tile<4x2x{ty}>")

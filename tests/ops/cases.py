@@ -860,9 +860,14 @@ def selection() -> Iterator[Case]:
             yield Case("topk", f"{k} of {length}", greatest(length, k), NARROW, ulps=0)
         for descending in (False, True):
             label = f"{length} {'down' if descending else 'up'}"
-            yield Case("sort", label, some_equal(length, descending), NARROW, ulps=0)
-    for length in (16385, 33000):
-        yield Case("sort", f"{length}", some_equal(length, length > 20000), NARROW, ulps=0)
+            yield Case("sort", label, some_equal(length, descending), ulps=0)
+            for kind in (np.int32, np.int64):
+                make = extreme_integers(kind, (3, length), descending)
+                yield Case("sort", f"{label} {kind.__name__}", make, ("float32",))
+    for length in (1000, 16385, 33000):
+        yield Case("sort", f"{length}", some_equal(length, length > 20000), ulps=0)
+        make = extreme_integers(np.int64, (2, length), length > 20000)
+        yield Case("sort", f"{length} int64", make, ("float32",), everywhere=length < 20000)
     yield Case("topk", "long", greatest(2500, 7), NARROW, ulps=0, everywhere=True)
     yield Case("topk", "long, many", greatest(3000, 1100), ("float32",), ulps=0)
     yield Case("topk", "several passes", greatest(40000, 700), NARROW, ulps=0)
@@ -941,6 +946,20 @@ def some_equal(length: int, descending: bool) -> Callable[[Random], Arguments]:
         x = (random.integers(-3, 4, 3, length) / 2).astype(random.dtype)
         x[0, [1, 3, 4, 8]] = [np.nan, -np.inf, np.inf, -0.0]
         return (x, descending), {}
+
+    return make
+
+
+def extreme_integers(
+    kind: type[np.signedinteger[Any]], shape: tuple[int, ...], *more: Any
+) -> Callable[[Random], Arguments]:
+    """Return the maker of integers with any bits, of which the first are the least and greatest."""
+    ends = np.iinfo(kind)
+
+    def make(random: Random) -> Arguments:
+        x = random.generator.integers(ends.min, ends.max, shape, kind, endpoint=True)
+        x[0, :4] = ends.max, ends.min, 0, -1
+        return (x, *more), {}
 
     return make
 

@@ -541,8 +541,8 @@ SELECTION += [
     ),
     (
         "sort",
-        lambda out: tile.ops.sort(ones(4, 8, dtype=np.float64)),
-        "sort: `x` has dtype float64; it takes float16, bfloat16, float32 or int32",
+        lambda out: tile.ops.sort(ones(4, 8, dtype=np.int8)),
+        "sort: `x` has dtype int8; it takes float16, bfloat16, float32, float64, int32 or int64",
     ),
     (
         "histogram",

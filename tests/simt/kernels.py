@@ -174,6 +174,12 @@ def counting(x_ptr, y_ptr, N: tl.constexpr, BINS: tl.constexpr):
 
 
 @tile.jit
+def ranking(x_ptr, y_ptr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.store(y_ptr + tl.arange(0, N), tl.scatter(x, tl.rank(x & 63, 64)))
+
+
+@tile.jit
 def greatest(x_ptr, value_ptr, place_ptr, N: tl.constexpr):
     x = tl.load(x_ptr + tl.program_id(0) * N + tl.arange(0, N))
     value, place = tl.max(x, axis=0, return_indices=True)
@@ -397,6 +403,7 @@ KERNELS: dict[str, Kernel] = {
         ],
     ),
     "counting": _two(counting, (512,), (128,), {"N": 512, "BINS": 128}, dtype=np.int32, name="i32"),
+    "ranking": _two(ranking, (1024,), (1024,), {"N": 1024}, dtype=np.int32, name="i32"),
     "greatest": Kernel(
         greatest,
         {"x_ptr": "*fp32:16", "value_ptr": "*fp32", "place_ptr": "*i32"},

@@ -22,7 +22,7 @@ def add(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
 
 
 # Where each thread goes in these is up to the data.
-BY_DATA = {"gathering", "counting"}
+BY_DATA = {"gathering", "counting", "ranking"}
 CONFIGURATIONS = [
     ("generic", 4, 2),
     ("cp_async", 8, 4),

@@ -71,8 +71,9 @@ padded: a tile of 3 x 100 elements takes the registers and the instructions of 4
   any function compute with it: no element depends on it.
 - Reductions and backward scans have the identity there: -0.0 for a sum of floats, NaN for a maximum
   that ignores NaNs. In `tl.reduce` and a backward `tl.associative_scan`, whose function has no
-  identity that is known, the compiler combines a mask as well. `tl.sort` and `tl.topk` have there
-  what comes last, and `tl.dot` zeros along the axis that is summed over. `tl.flip` gathers.
+  identity that is known, the compiler combines a mask as well. `tl.sort`, `tl.topk` and `tl.rank`
+  have there what comes last, and `tl.dot` zeros along the axis that is summed over. `tl.scatter`
+  leaves padding where it is. `tl.flip` gathers.
 - The first of the axes that `tl.reshape`, `tl.ravel`, `tl.view` and `tl.cat` merge or split may be
   padded: 6 x 4 elements become 24, or 3 x 2 x 4. Padding of another axis would be
   between elements of the result, where no mask along an axis can exclude it: 3 x 100 elements to

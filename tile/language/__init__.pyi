@@ -1558,6 +1558,13 @@ def randn4x(
     n_rounds: Any = 10,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four tiles of standard normal `tl.float32`, each of the shape of `offset`."""
+def rank(x: Tensor, num_bins: Any) -> Tensor:
+    """The position that each element of `x` would have if the tile was sorted, as an int32 tile.
+
+    Elements are integers from 0 to `num_bins` - 1, a compile-time integer, in a tile of one axis;
+    for others the result is undefined. Equal elements keep their order, so
+    `tl.scatter(y, tl.rank(digit, 256))` is a step of a radix sort.
+    """
 def ravel(x: Tensor | float, can_reorder: bool = False) -> Tensor:
     """Flatten `x` to a tile of one axis, in row-major order."""
 def reduce(input: _T, axis: Any, combine_fn: Any, keep_dims: bool = False) -> _T:
@@ -1583,6 +1590,14 @@ def reshape(input: Tensor | float, *shape: Any, can_reorder: bool = False) -> Te
     """
 def rsqrt(x: Tensor | float) -> Tensor:
     """The reciprocal of the square root."""
+def scatter(src: Tensor, index: Tensor, axis: Any = None) -> Tensor:
+    """Move the elements of `src` to positions `index` along `axis` (None: the last).
+
+    `index` is a tile of integers of the shape of `src`, which has each position of the axis once;
+    otherwise the result is undefined. It is the inverse of `tl.gather`:
+    `tl.gather(tl.scatter(x, i), i)` is `x`. Raises `CompilationError` or `TypeRuleError` for
+    anything else.
+    """
 @overload
 def sigmoid(x: Tensor) -> Tensor:
     """The sigmoid function `1 / (1 + exp(-x))` of float32 or float64."""
@@ -1741,4 +1756,4 @@ def zeros(shape: Any, dtype: Any) -> Tensor:
     """A tile of `shape` (compile-time ints) and type `dtype` filled with 0."""
 def zeros_like(input: Tensor | float) -> Tensor:
     """A tile filled with 0 of the shape and type of `input`."""
-__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dot_scaled', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4b15', 'float8e4b8', 'float8e4nv', 'float8e5', 'float8e5b16', 'floor', 'fma', 'full', 'gather', 'histogram', 'inline_asm_elementwise', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_im2col', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_im2col_descriptor', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']
+__all__ = ['PYTHON_BUILTINS', 'PropagateNan', 'TRITON_MAX_TENSOR_NUMEL', 'Tensor', 'abs', 'add', 'advance', 'arange', 'argmax', 'argmin', 'associative_scan', 'assume', 'atomic_add', 'atomic_and', 'atomic_cas', 'atomic_load', 'atomic_max', 'atomic_min', 'atomic_or', 'atomic_poll', 'atomic_store', 'atomic_xchg', 'atomic_xor', 'bfloat16', 'bitonic_merge', 'block_type', 'broadcast', 'broadcast_to', 'cast', 'cat', 'cdiv', 'ceil', 'clamp', 'condition', 'const', 'constexpr', 'constexpr_type', 'cos', 'cumprod', 'cumsum', 'debug_barrier', 'device_assert', 'device_print', 'div_rn', 'dot', 'dot_scaled', 'dtype', 'erf', 'exp', 'exp2', 'expand_dims', 'expect_zero', 'extern_elementwise', 'fdiv', 'flip', 'float16', 'float32', 'float64', 'float8e4b15', 'float8e4b8', 'float8e4nv', 'float8e5', 'float8e5b16', 'floor', 'fma', 'full', 'gather', 'histogram', 'inline_asm_elementwise', 'int1', 'int16', 'int32', 'int64', 'int8', 'interleave', 'join', 'load', 'load_im2col', 'load_tensor_descriptor', 'log', 'log2', 'make_block_ptr', 'make_im2col_descriptor', 'make_tensor_descriptor', 'map_elementwise', 'math', 'max', 'max_constancy', 'max_contiguous', 'maximum', 'min', 'minimum', 'mul', 'multiple_of', 'num_programs', 'pair_uniform_to_normal', 'permute', 'philox', 'philox_impl', 'pi32_t', 'pointer_type', 'program_id', 'rand', 'rand4x', 'randint', 'randint4x', 'randn', 'randn4x', 'range', 'rank', 'ravel', 'reduce', 'reduce_or', 'reshape', 'rsqrt', 'scatter', 'sigmoid', 'sin', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'sqrt_rn', 'squeeze', 'static_assert', 'static_print', 'static_range', 'store', 'store_tensor_descriptor', 'sub', 'sum', 'swizzle2d', 'tanh', 'tensor', 'tensor_descriptor', 'to_tensor', 'topk', 'trans', 'tuple', 'uint16', 'uint32', 'uint64', 'uint8', 'uint_to_uniform_float', 'umulhi', 'unsqueeze', 'view', 'void', 'where', 'xor_sum', 'zeros', 'zeros_like']

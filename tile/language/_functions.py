@@ -12,7 +12,7 @@ MODULES = {
     "elementwise": "map_elementwise",
     "extern": "extern_elementwise",
     "im2col": "load_im2col make_im2col_descriptor",
-    "indexing": "bitonic_merge gather histogram sort topk",
+    "indexing": "bitonic_merge gather histogram rank scatter sort topk",
     "inline_asm": "inline_asm_elementwise",
     "linalg": "dot",
     "math": (

@@ -33,6 +33,8 @@ from tile.language import (
     make_im2col_descriptor as make_im2col_descriptor,
     gather as gather,
     histogram as histogram,
+    rank as rank,
+    scatter as scatter,
     inline_asm_elementwise as inline_asm_elementwise,
     dot as dot,
     atomic_add as atomic_add,

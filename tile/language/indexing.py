@@ -1,4 +1,4 @@
-"""Data-dependent indexing: gather, histogram and sort."""
+"""Data-dependent indexing: gather, scatter, histogram, rank and sort."""
 
 from __future__ import annotations
 
@@ -71,6 +71,47 @@ def histogram(build: Builder, input: Tensor, num_bins: Any, mask: Operand | None
     flat = ravel.emit(build, convert(build, x, I32) if x.dtype.is_bool() else x)
     masks = () if counted is None else (counted.value,)
     return Tensor(build(ops.histogram, flat.value, *masks, bins=bins))
+
+
+@builtin
+def rank(build: Builder, x: Tensor, num_bins: Any) -> Tensor:
+    """The position that each element of `x` would have if the tile was sorted, as an int32 tile.
+
+    Elements are integers from 0 to `num_bins` - 1, a compile-time integer, in a tile of one axis;
+    for others the result is undefined. Equal elements keep their order, so
+    `tl.scatter(y, tl.rank(digit, 256))` is a step of a radix sort.
+    """
+    numbers = _of_one_axis("tl.rank", x)
+    if isinstance(numbers.dtype, Pointer) or not numbers.dtype.is_int():
+        raise CompilationError(f"tl.rank takes integers, not {spelled(numbers.dtype)}")
+    bins = compile_time_int(num_bins, "the num_bins of tl.rank")
+    return Tensor(build(ops.rank, convert(build, numbers, I32).value, bins=bins))
+
+
+@builtin
+def scatter(build: Builder, src: Tensor, index: Tensor, axis: Any = None) -> Tensor:
+    """Move the elements of `src` to positions `index` along `axis` (None: the last).
+
+    `index` is a tile of integers of the shape of `src`, which has each position of the axis once;
+    otherwise the result is undefined. It is the inverse of `tl.gather`:
+    `tl.gather(tl.scatter(x, i), i)` is `x`. Raises `CompilationError` or `TypeRuleError` for
+    anything else.
+    """
+    x, positions = tile_of("tl.scatter", src), tile_of("tl.scatter", index)
+    if isinstance(positions.dtype, Pointer) or not positions.dtype.is_int():
+        raise CompilationError(
+            f"the index of tl.scatter is a tile of integers, not {positions.type}"
+        )
+    along = last_or(axis, x, "tl.scatter")
+    moved = convert(build, positions, I32)
+    return Tensor(build(ops.scatter, x.value, moved.value, axis=along))
+
+
+def _of_one_axis(name: str, x: Tensor) -> Tensor:
+    tile = tile_of(name, x)
+    if len(tile.shape) != 1:
+        raise CompilationError(f"{name} takes a tile of one axis, not {tile.type}")
+    return tile
 
 
 @member

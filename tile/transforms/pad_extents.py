@@ -296,6 +296,20 @@ def _sort(task: _Task) -> None:
     task.fill(0, task.axis, _least(ty) if task.op["descending"] else greatest)
 
 
+def _rank(task: _Task) -> None:
+    """Fill with the last bin, of which padding comes last."""
+    task.fill(0, -1, task.op["bins"] - 1)
+
+
+def _scatter(task: _Task) -> None:
+    """Leave padding where it is."""
+    op, build, ty = task.op, Builder.before(task.op), task.tile(1)
+    dims = tuple(map(padded, ty.dims))
+    position = task.axis + ty.rank
+    own = across(build, build(shape.arange, start=0, end=dims[position]), position, dims)
+    op.set_operand(1, build(arith.select, task.inside(1), op.operands[1], own))
+
+
 def _flip(task: _Task) -> None:
     """Gather backwards from the last element."""
     op, axis, ty = task.op, task.axis, task.tile(0)
@@ -330,6 +344,8 @@ RULES: dict[OpDef, Callable[[_Task], None]] = {
     reduce_ops.reduce_region: _combine_region,
     reduce_ops.scan_region: _scan_region,
     indexing.sort: _sort,
+    indexing.rank: _rank,
+    indexing.scatter: _scatter,
     shape.flip: _flip,
     dot.dot: _dot,
 }

@@ -166,6 +166,19 @@ def test_counts(arch: str) -> None:
     assert "red.shared.add.u32" in check(text, arch)
 
 
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_ordered_increments_find_equal_lanes_by_ballots(arch: str) -> None:
+    text = f"""
+    kernel @count(%x: ptr<i32>) {{
+      %m = local_alloc {{offset = 0}} : shared<512xi32, {offsets(512)}>
+      %i = layout_index {{layout = {layout(4)}}} : frag<4xi32>
+      %r = shared_ordered_inc %m, %i {{bits = 5}} : frag<4xi32>
+      return
+    }}
+    """
+    assert check(text, arch).count("vote.sync.ballot.b32") == 4 * 5
+
+
 def test_the_launch_gives_what_the_buffers_take() -> None:
     text = f"""
     kernel @use(%x: ptr<f32>) {{

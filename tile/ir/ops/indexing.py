@@ -1,4 +1,4 @@
-"""Operations with data-dependent indices: gather, tables, histogram and sort."""
+"""Operations with data-dependent indices: gather, scatter, tables, histogram, rank and sort."""
 
 from __future__ import annotations
 
@@ -79,6 +79,46 @@ def gather(x: Type, index: Type, *, axis: int) -> Type:
         f"{list(index.shape)} do not fit",
     )
     return with_shape(index.shape, x.element)
+
+
+@op(
+    any_extents=True,
+    semantics=semantics.scatter,
+    accepts=ALL,
+    examples=(
+        "%x: tile<4x8xf32>, %i: tile<4x8xi32> | %r = scatter %x, %i {axis = -1} : tile<4x8xf32>",
+    ),
+)
+def scatter(x: Type, index: Type, *, axis: int) -> Type:
+    """Move the elements of `x` to positions `index` along an axis; other axes correspond.
+
+    The result is undefined unless these are all positions of the axis, in any order.
+    """
+    along("scatter", x, axis)
+    require(
+        isinstance(index, Tile) and index == with_element(x, I32),
+        f"scatter of {x} takes an index of {with_element(x, I32)}, not {index}",
+    )
+    return x
+
+
+@op(
+    any_extents=True,
+    semantics=lambda x, *, bins: semantics.rank(x),
+    accepts=(I32,),
+    examples=("%x: tile<64xi32> | %r = rank %x {bins = 16} : tile<64xi32>",),
+)
+def rank(x: Type, *, bins: int) -> Type:
+    """Return the position that each element would have if the tile was sorted, stably.
+
+    The result is undefined unless all elements are in 0 to `bins` - 1.
+    """
+    require(
+        isinstance(x, Tile) and x.rank == 1 and x.element == I32,
+        f"rank takes a tile of i32 of rank 1, not {x}",
+    )
+    require(bins > 0, f"rank takes one bin or more, not {bins}")
+    return x
 
 
 @op(

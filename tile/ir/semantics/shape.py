@@ -54,6 +54,18 @@ def gather(x: Array, index: Array, axis: int) -> Array:
     return np.take_along_axis(x, inside, axis)
 
 
+def scatter(x: Array, index: Array, axis: int) -> Array:
+    """Move the elements of `x` to positions `index` along `axis`, a permutation of the axis."""
+    return np.take_along_axis(x, np.argsort(index, axis, kind="stable"), axis)
+
+
+def rank(x: Array) -> Array:
+    """Return the position of each element of (P, N) if its row was sorted, stably, as i32."""
+    order = np.argsort(x, axis=-1, kind="stable")
+    positions = np.arange(x.shape[-1], dtype=np.int32)
+    return scatter(np.broadcast_to(positions, x.shape), order, -1)
+
+
 @functools.lru_cache(maxsize=64)
 def _entries(of: Scalar, entries: tuple[int, ...]) -> Array:
     return np.array(entries, numpy_dtype(of))

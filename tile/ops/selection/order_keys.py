@@ -37,18 +37,23 @@ WARPS = Table(
 
 
 @tile.jit
+def order_bits(x):
+    """Return signed integers in the order of `x`: zeros are equal, and all NaN the greatest."""
+    if not x.dtype.is_floating():
+        return x
+    WIDTH: tl.constexpr = x.dtype.primitive_bitwidth
+    GREATEST: tl.constexpr = (1 << (WIDTH - 1)) - 1
+    kind: tl.constexpr = tl.int16 if WIDTH == 16 else tl.int32 if WIDTH == 32 else tl.int64
+    bits = x.to(kind, bitcast=True)
+    bits = tl.where(x == 0, 0, bits ^ ((bits >> (WIDTH - 1)) & GREATEST))
+    return tl.where(x != x, GREATEST, bits)
+
+
+@tile.jit
 def sort_keys(x, index, inside, DESCENDING: tl.constexpr, NARROW: tl.constexpr):
     """Return keys that ascend in the order of `x`, then of `index`; outside, the greatest."""
-    if x.dtype == tl.int32:
-        bits = x
-    else:
-        # Both zeros are equal, and all NaN are greater than infinity.
-        number = x if NARROW else x.to(tl.float32)
-        GREATEST: tl.constexpr = 0x7FFF if NARROW else 0x7FFFFFFF
-        bits = number.to(tl.int16 if NARROW else tl.int32, bitcast=True).to(tl.int32)
-        bits = tl.where(number == 0, 0, bits)
-        bits = tl.where(bits < 0, bits ^ GREATEST, bits)
-        bits = tl.where(number != number, GREATEST, bits)
+    number = x.to(tl.float32) if x.dtype.is_floating() and not NARROW else x
+    bits = order_bits(number).to(tl.int32)
     if DESCENDING:
         bits = ~bits
     if NARROW:
@@ -65,6 +70,8 @@ def index_of(key, NARROW: tl.constexpr):
 
 def order_of(x: Array, descending: bool) -> Array:
     """Return the indices of a stable sort of each row, NaN as the greatest, for references."""
+    if x.dtype.kind == "i":
+        return np.argsort(~x if descending else x, axis=-1, kind="stable")
     number = x.astype(np.float64)
     missing = np.isnan(number)
     number = np.where(missing, 0.0, number)

@@ -1,7 +1,8 @@
 """The elements of rows in order, with their indices.
 
 A program sorts a row by a network, as integers that contain the elements and their indices
-(order_keys.py). Longer rows are sorted in runs, which are merged (merge_sort.py).
+(order_keys.py), or by its digits (radix_rows.py). Long rows are sorted by digits in several passes
+(radix_sort.py).
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import row_tile, rows_of
-from tile.ops.selection.merge_sort import launch_merge_sort
-from tile.ops.selection.order_keys import KEYS, LONGEST, WARPS, index_of, order_of, sort_keys
+from tile.ops.selection.cumsum import NUMBERS
+from tile.ops.selection.order_keys import WARPS, index_of, order_of, sort_keys
+from tile.ops.selection.radix_rows import LONGEST, launch_row_sort
+from tile.ops.selection.radix_sort import launch_radix_sort
 
 ELEMENTS = 1024  # of a tile of short rows
+# Elements of rows that a network sorts, by the bytes of an element: its keys are integers of 32
+# bits, or of 64. H200, 2026-11-29 (docs/notes/ops.md).
+MOST = {2: 16384, 4: 512}
 
 
 @tile.jit
@@ -49,17 +55,18 @@ def sort_kernel(
 def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
     """Return the elements of each row of `x` in order, and their indices; the sort is stable.
 
-    x: float16, bfloat16, float32 or int32, any number of axes. The int64 indices are
-    along the last axis.
+    x: a float type, int32 or int64, any number of axes. The int64 indices are along the last axis.
+    NaN is the greatest element, and zeros are equal.
     """
     call = Call("sort")
-    source = call.array("x", x, dtypes=KEYS)
+    source = call.array("x", x, dtypes=NUMBERS)
     rows = source.rows()
     values, indices = call.new(source.shape, source.dtype), call.new(source.shape, I64)
-    if values.size and rows.length > LONGEST:
-        launch_merge_sort(call, x, values.value, indices.value, rows, bool(descending))
+    if values.size and rows.length > MOST.get(source.dtype.itemsize, 0):
+        launch_sort = launch_row_sort if rows.length <= LONGEST else launch_radix_sort
+        launch_sort(call, x, values.value, indices.value, rows, bool(descending))
     elif values.size:
-        shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
+        shape = row_tile(call.backend, rows, MOST[2], ELEMENTS, WARPS)
         launch(sort_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
             *(x, values.value, indices.value, rows.stride, rows.count, rows.length),
             DESCENDING=bool(descending),
@@ -70,6 +77,6 @@ def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
 
 
 def sort_reference(x: Array, descending: bool) -> tuple[Array, Array]:
-    """Return the values in float64, and the indices."""
+    """Return the values and the indices."""
     indices = order_of(x, descending)
-    return np.take_along_axis(x, indices, axis=-1).astype(np.float64), indices
+    return np.take_along_axis(x, indices, axis=-1), indices

@@ -525,6 +525,8 @@ _RULES: dict[OpDef, Callable[[_Search, Operation], None]] = {
     wgmma: _Search.wgmma,
     indexing.gather: _Search.gather,
     indexing.histogram: _Search.free,
+    indexing.rank: _Search.free,
+    indexing.scatter: _Search.free,
     indexing.sort: _Search.sort,
     shape.join: _Search.join,
     shape.split: _Search.split,

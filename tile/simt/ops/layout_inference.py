@@ -297,6 +297,8 @@ RULES.update(
         indexing.gather: _index,
         ops.shared.local_gather: _index,
         indexing.histogram: any_layout,
+        indexing.rank: any_layout,
+        indexing.scatter: any_layout,
         indexing.sort: lambda op: any_layout(op) if op["count"] is not None else same_layout(op),
         dot.dot: _dot,
         ops.mma.mma_dot: _matrix_dot,

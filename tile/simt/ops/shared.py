@@ -302,6 +302,48 @@ def local_atomic_inc(mem: Type, index: Type, mask: Type) -> None:
 
 
 @laid_out_op(
+    examples=(
+        f"%m: shared<4xf32, {_ROW}>, %x: tile<4xf32, {_LANES}>, %i: tile<4xi32, {_LANES}> | "
+        "local_scatter %m, %x, %i {axis = -1}",
+    ),
+)
+def local_scatter(mem: Type, x: Type, index: Type, *, axis: int) -> None:
+    """Write the elements of a tile to positions `index` of a buffer along an axis.
+
+    A position outside is another one inside.
+    """
+    held = buffer("local_scatter", mem)
+    require(
+        x == with_shape(held.dims, held.of), f"{mem} takes a tile of its shape and type, not {x}"
+    )
+    require(
+        index == with_element(x, I32), f"local_scatter of {x} takes an index of i32, not {index}"
+    )
+
+
+@laid_out_op(
+    examples=(
+        "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, "
+        f"%i: tile<4xi32, {_LANES}> | %r = local_ordered_inc %m, %i {{bits = 2}} : "
+        f"tile<4xi32, {_LANES}>",
+    ),
+)
+def local_ordered_inc(mem: Type, index: Type, *, bits: int) -> Type:
+    """Add 1 to a buffer of rank 1 at each position, and return the numbers before.
+
+    Elements of a warp come in the order of their registers, then of their lanes. The positions of
+    a warp differ in their lowest `bits` bits alone, and no two warps have one position.
+    """
+    held = buffer("local_ordered_inc", mem)
+    require(
+        len(held.dims) == 1 and held.of == I32, f"local_ordered_inc counts in i32, not in {mem}"
+    )
+    require(index.element == I32, f"local_ordered_inc takes an index of i32, not {index}")
+    require(bits >= 0, f"local_ordered_inc compares 0 bits or more, not {bits}")
+    return index
+
+
+@laid_out_op(
     effect=Effect.SHARED | Effect.READ,
     examples=(
         f"%m: shared<4xf32, {_ROW}>, %p: tile<4xptr<f32>, {_LANES}>, %c: tile<4xi1, {_LANES}> | "

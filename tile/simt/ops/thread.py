@@ -314,6 +314,28 @@ def shared_atomic_inc(mem: Type, offset: Type, mask: Type | None = None) -> None
     _mask("shared_atomic_inc", offset, mask)
 
 
+@shared_op(
+    examples=(
+        "%m: shared<4xi32, #linear{offset = [[1],[2]] -> dim0 = 4}>, %o: frag<2xi32> | "
+        "%r = shared_ordered_inc %m, %o {bits = 2} : frag<2xi32>",
+    ),
+)
+def shared_ordered_inc(mem: Type, offset: Type, *, bits: int) -> Type:
+    """Add 1 to the elements of a buffer of i32, and return the numbers before.
+
+    The registers of a warp come one after the other, and of each its lanes; all of them take part.
+    `bits` is as in `local_ordered_inc`.
+    """
+    held = buffer("shared_ordered_inc", mem)
+    require(held.of == I32, f"shared_ordered_inc counts in i32, not in {held.of}")
+    require(
+        fragment("shared_ordered_inc", offset).of == I32,
+        f"shared_ordered_inc takes offsets of i32, not {offset}",
+    )
+    require(bits >= 0, f"shared_ordered_inc compares 0 bits or more, not {bits}")
+    return offset
+
+
 @thread_op(
     effect=Effect.SHARED | Effect.READ,
     examples=(

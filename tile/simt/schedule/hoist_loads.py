@@ -140,6 +140,9 @@ def _goes_along(op: Operation) -> bool:
     return is_pure(op) and not (op.regions or _waits(op) or op.defn is convert_layout)
 
 
+_THROUGH_SHARED = (indexing.gather, indexing.scatter, indexing.histogram, indexing.rank)
+
+
 def _waits(op: Operation) -> bool:
     """Return True if lanes and warps exchange values: a thread waits for the slowest."""
-    return op.has_trait(Trait.COMBINE) or op.defn in (indexing.gather, indexing.histogram)
+    return op.has_trait(Trait.COMBINE) or op.defn in _THROUGH_SHARED

@@ -263,6 +263,24 @@ def gathered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequenc
     return semantics.gather(poisoned, whole, op["axis"]) | position
 
 
+@rule(indexing.scatter)
+def scattered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Move poison with the elements; a poisoned position poisons the whole axis."""
+    x, position = _as_masks(op, poisons)
+    axis, ty = op["axis"], op.inputs[0].type
+    whole, poisoned = full(values[1], ty.shape), full(x, ty.shape)
+    programs = max(len(whole), len(poisoned))
+    whole, poisoned = (np.broadcast_to(v, (programs, *v.shape[1:])) for v in (whole, poisoned))
+    return semantics.scatter(poisoned, whole, axis) | position.any(axis=axis, keepdims=True)
+
+
+@rule(indexing.rank)
+def ranked(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
+    """Poison all ranks if an element is poisoned."""
+    (poison,) = _as_masks(op, poisons)
+    return poison.any(axis=-1, keepdims=True)
+
+
 @rule(indexing.histogram)
 def counted(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Poison all bins if a counted element is poisoned: it may be in any bin."""
@@ -362,12 +380,48 @@ def gather_out_of_range(op: Operation, run: Run) -> Run:
     return instruction
 
 
+def scatter_to_other_positions(op: Operation, run: Run) -> Run:
+    """Poison the axes whose positions are not all of their positions."""
+    axis, shape = op["axis"], op.inputs[0].type.shape
+    extent = shape[axis]
+    cause = Cause(op.loc, f"tl.scatter to other positions than each of 0 to {extent - 1}")
+
+    def instruction(batch: Any, x: RunValue, position: RunValue) -> Any:
+        positions = np.sort(full(position, shape), axis)
+        expected = np.arange(extent).reshape(-1, *(1,) * (-1 - axis))
+        wrong = (positions != expected).any(axis=axis, keepdims=True)
+        return add_poison(
+            run(batch, x, position),
+            PoisonKind.UNDEFINED,
+            np.broadcast_to(wrong, positions.shape),
+            cause,
+        )
+
+    return instruction
+
+
+def rank_out_of_range(op: Operation, run: Run) -> Run:
+    """Poison all ranks of a tile with an element out of range."""
+    bins, shape = op["bins"], op.inputs[0].type.shape
+    cause = Cause(op.loc, f"tl.rank of an element outside 0 to {bins - 1}")
+
+    def instruction(batch: Any, x: RunValue) -> Any:
+        elements = full(x, shape)
+        wrong = ((elements < 0) | (elements >= bins)).any(axis=-1, keepdims=True)
+        poisoned = np.broadcast_to(wrong, elements.shape)
+        return add_poison(run(batch, x), PoisonKind.UNDEFINED, poisoned, cause)
+
+    return instruction
+
+
 SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
     *((Check.OVERFLOW, applies, make) for applies, make in WRAPPING),
     (Check.BOUNDS, lambda op: op.defn is memory.addptr, straying_pointers),
     (Check.UNDEF, lambda op: op.defn is arith.poison, undefined_variable),
     (Check.UNDEF, _divides_integers, division_by_zero),
     (Check.UNDEF, lambda op: op.defn is indexing.gather, gather_out_of_range),
+    (Check.UNDEF, lambda op: op.defn is indexing.scatter, scatter_to_other_positions),
+    (Check.UNDEF, lambda op: op.defn is indexing.rank, rank_out_of_range),
 )
 
 

@@ -44,6 +44,7 @@ VECTORS = (
     ops.thread.shared_load,
     ops.thread.shared_store,
     ops.thread.shared_atomic_inc,
+    ops.thread.shared_ordered_inc,
     ops.thread.shared_cp_async,
 )
 

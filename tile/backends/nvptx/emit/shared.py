@@ -18,6 +18,7 @@ from tile.backends.nvptx.emit.memory import (
     plain_load,
     plain_store,
 )
+from tile.backends.nvptx.emit.registers import special
 from tile.backends.nvptx.emit.vectors import pack, unpack
 from tile.codegen.emitter import is_operand_load
 from tile.codegen.llvm.function_builder import Registers, Rule
@@ -360,6 +361,34 @@ def shared_atomic_inc(builder: FunctionBuilder, op: Operation) -> None:
         assemble(builder, "red.shared.add.u32 [$0], 1;", [], operands, guard=mask, memory=True)
 
 
+def shared_ordered_inc(builder: FunctionBuilder, op: Operation) -> None:
+    """Find the lanes of each position by a ballot for each bit; their first one adds their number.
+
+    `match.any` is an instruction for that, which takes a step for each different position.
+    """
+    addresses = Addresses(builder, op.inputs[0])
+    matches = "".join([_MATCH.format(bit=1 << bit) for bit in range(op["bits"])])
+    text = _ORDERED_INC.format(matches=matches)
+    before = special(builder, "lanemask.lt")
+    results = []
+    for offset in builder.of(op.inputs[1]):
+        operands = [(SHARED, addresses.of(offset)), ("i32", offset), ("i32", before)]
+        results += assemble(builder, text, ["i32"], operands, memory=True, convergent=True)
+    builder.set(op, results)
+
+
+_MATCH = (
+    "and.b32 b, $2, {bit}; setp.ne.u32 p, b, 0; vote.sync.ballot.b32 b, p, -1; "
+    "@!p not.b32 b, b; and.b32 peers, peers, b; "
+)
+_ORDERED_INC = (
+    "{{ .reg .pred p; .reg .b32 b, peers, old; mov.b32 peers, -1; {matches}"
+    "and.b32 b, peers, $3; popc.b32 b, b; popc.b32 peers, peers; setp.eq.u32 p, b, 0; "
+    "ld.shared.b32 old, [$1]; bar.warp.sync -1; add.u32 $0, old, b; add.u32 peers, old, peers; "
+    "@p st.shared.b32 [$1], peers; bar.warp.sync -1; }}"
+)
+
+
 # -- asynchronous copies
 
 
@@ -412,5 +441,6 @@ RULES: dict[OpDef, Rule] = {
     ops.thread.stmatrix: stmatrix,
     ops.thread.shared_store: shared_store,
     ops.thread.shared_atomic_inc: shared_atomic_inc,
+    ops.thread.shared_ordered_inc: shared_ordered_inc,
     ops.thread.shared_cp_async: shared_cp_async,
 }

@@ -19,6 +19,7 @@ from tile.ir.passes import module_pass
 from tile.ir.types import Tile
 from tile.simt.assign.remove_conversions import fold, sink_conversions
 from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
+from tile.simt.lower.decompose.rank import rank, scatter
 from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_region, scan, scan_region
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
@@ -36,7 +37,9 @@ RULES: dict[OpDef, Rule] = {
     reduce_ops.scan_region: scan_region,
     indexing_ops.sort: sort,
     indexing_ops.gather: gather,
+    indexing_ops.scatter: scatter,
     indexing_ops.histogram: histogram,
+    indexing_ops.rank: rank,
     shape.flip: flip,
 }
 

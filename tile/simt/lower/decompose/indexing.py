@@ -39,7 +39,7 @@ from tile.simt.target import SimtTarget
 def gather(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Store the tile to a buffer, from which each thread gathers, as do later gathers of it."""
     x, index = op.inputs
-    buffer = _gathered_from(op, x) or _stored(b, x)
+    buffer = _gathered_from(op, x) or stored(b, x)
     return [b(ops.shared.local_gather, buffer, index, axis=op["axis"])]
 
 
@@ -57,14 +57,14 @@ def _gathered_from(op: Operation, x: Value) -> Value | None:
 def histogram(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Count in a buffer of zeros, to which all threads add atomically."""
     x, bins = op.inputs[0], op["bins"]
-    buffer = _stored(b, b.constant(0, op.result.type))
+    buffer = stored(b, b.constant(0, op.result.type))
     mask = _in_range(b, x, op["mask"], bins)
     index = x if x.type.element == I32 else b(arith.cast, x, to=I32)
     b.op(ops.shared.local_atomic_inc, buffer, index, mask)
     return [b(ops.shared.local_load, buffer, result=op.result.type)]
 
 
-def _stored(b: LayoutBuilder, x: Value) -> Value:
+def stored(b: LayoutBuilder, x: Value) -> Value:
     """Return a buffer with a tile, in row-major order."""
     return b.store(x, swizzled(x.type.shape, vector=1, per_phase=1, max_phase=1))
 
@@ -113,6 +113,12 @@ def _low_bits_to_registers(b: LayoutBuilder, x: Value, axis: int) -> Value:
     """
     owners = axis_owners(layout_of(x), axis)
     return permute_and_split(b, x, axis, owners.inner_first, (x.type.shape[axis],))
+
+
+def sorted_integers(b: LayoutBuilder, x: Value, axis: int) -> Value:
+    """Return integers in ascending order along an axis, along which their layout is straight."""
+    x = _low_bits_to_registers(b, x, axis)
+    return _Network(b, x, axis, False).first(x, x.type.shape[axis].bit_length() - 1)
 
 
 class _Network:

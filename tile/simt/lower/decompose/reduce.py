@@ -366,6 +366,18 @@ def instructions(region: Block, target: SimtTarget) -> int:
     return loads + sum(target.tuning.op_cost(op) for op in region if not op.defn.terminator)
 
 
+def sum_along(b: LayoutBuilder, x: Value, axis: int, target: SimtTarget) -> Value:
+    """Return the sum of integers along an axis."""
+    region = elementwise_region(ReduceKind.SUM, x.type.element)
+    return reduce_along(b, [x], axis, region, target)[0]
+
+
+def running_sum_along(b: LayoutBuilder, x: Value, axis: int, target: SimtTarget) -> Value:
+    """Return the sum of each integer and those before it along an axis, in any layout."""
+    region = elementwise_region(ReduceKind.SUM, x.type.element)
+    return _Scan(b, region, False, target).scan_along([x], axis)[0]
+
+
 def scan(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Replace a `scan` by `scan_region`, with a region in place of its kind."""
     (x,) = op.inputs

@@ -299,14 +299,17 @@ def _split_offsets(first: LinearLayout, bits: int) -> tuple[LinearLayout, Linear
 
 
 def local_gather(ctx: Context, op: Operation) -> Sequence[Value]:
-    """Load each element from the offset of its other coordinates XOR that of its index."""
-    _, shared = _buffer(op)
-    index, axis = op.inputs[1], op["axis"]
+    """Load each element from its position."""
+    offsets = _element_offsets(ctx, op, op.inputs[1])
+    return [ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets)]
+
+
+def _element_offsets(ctx: Context, op: Operation, index: Value) -> Value:
+    """Return the offset of the other coordinates of each element XOR that of its index."""
+    (_, shared), axis = _buffer(op), op["axis"]
     base = _base(layout_of(index), shared, axis)
     offsets = _positions(ctx, ctx.of(index), _columns(shared, axis))
-    if any(base.columns):
-        offsets = ctx(arith.xor, offsets, ctx.index(base))
-    return [ctx(ops.thread.shared_load, ctx.of(op.inputs[0]), offsets)]
+    return ctx(arith.xor, offsets, ctx.index(base)) if any(base.columns) else offsets
 
 
 @lru_cache(maxsize=1024)
@@ -346,6 +349,23 @@ def _shifted(ctx: Context, index: Value, term: f2.Term) -> Value:
     return ctx(arith.shl if by > 0 else arith.shr, bits, ctx.number(abs(by), index.type))
 
 
+def local_scatter(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Store each element at its position, in the first thread that holds it."""
+    mem, x, index = (ctx.of(value) for value in op.inputs)
+    offsets = _element_offsets(ctx, op, op.inputs[2])
+    first = mask_first_holder(ctx, layout_of(op.inputs[2]), count_of(index.type))
+    ctx.op(ops.thread.shared_store, mem, offsets, x, first)
+    return []
+
+
+def local_ordered_inc(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Count the elements of each warp in order."""
+    _, shared = _buffer(op)
+    mem, index = (ctx.of(value) for value in op.inputs)
+    offsets = _positions(ctx, index, _columns(shared, -1))
+    return [ctx(ops.thread.shared_ordered_inc, mem, offsets, bits=op["bits"])]
+
+
 def local_atomic_inc(ctx: Context, op: Operation) -> Sequence[Value]:
     """Count each index in the first thread that holds it."""
     _, shared = _buffer(op)
@@ -363,5 +383,7 @@ RULES: dict[OpDef, Rule] = {
     ops.shared.local_load_slice: local_load_slice,
     ops.shared.local_store_slice: local_store_slice,
     ops.shared.local_gather: local_gather,
+    ops.shared.local_scatter: local_scatter,
     ops.shared.local_atomic_inc: local_atomic_inc,
+    ops.shared.local_ordered_inc: local_ordered_inc,
 }

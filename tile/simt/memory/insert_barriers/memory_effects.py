@@ -459,6 +459,8 @@ _ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
     ops.shared.local_load_slice: (("mem", Kind.READ, _unknown),),
     ops.shared.local_store_slice: (("mem", Kind.WRITE, _unknown),),
     ops.shared.local_atomic_inc: (("mem", Kind.ATOMIC, _unknown),),
+    ops.shared.local_ordered_inc: (("mem", Kind.ATOMIC, _unknown),),
+    ops.shared.local_scatter: (("mem", Kind.WRITE, _unknown),),
     ops.wgmma.wgmma: (("a", Kind.READ, _unknown), ("b", Kind.READ, _unknown)),
     ops.tma.mbarrier_init: (("bars", Kind.WRITE, _unknown),),
     ops.tma.mbarrier_arrive_expect_tx: (("bars", Kind.READ, _unknown),),

@@ -184,6 +184,31 @@ def shared_atomic_inc(
     launch_of(batch).memory.changed()
 
 
+@runs(ops.thread.shared_ordered_inc)
+def shared_ordered_inc(
+    op: Operation, batch: ProgramBatch, mem: RunValue, offset: RunValue
+) -> Array:
+    require_whole_warps(batch, op)
+    touch, memory = _touch(batch, op, mem, offset, None), chunk_of(batch).memory
+    # Warps share no position, so all rows of a register may come before those of the next one.
+    positions = touch.start.T.ravel() // touch.size
+    before = memory.words(touch.size, 1)[positions, 0] + _earlier(positions)
+    memory.count(touch)
+    launch_of(batch).memory.changed()
+    result: Array = before.reshape(touch.start.T.shape).T.astype(np.int32)
+    return result
+
+
+def _earlier(numbers: Array) -> Array:
+    """Return how many equal numbers come before each one."""
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    first = np.searchsorted(ordered, ordered)
+    earlier = np.empty_like(numbers)
+    earlier[order] = np.arange(len(numbers)) - first
+    return earlier
+
+
 @rule(ops.thread.shared_cp_async)
 def shared_cp_async(op: Operation) -> Run:
     vector = op["vector"]

@@ -1,0 +1,116 @@
+"""Long rows in order: a stable sort by each digit of 8 bits, from the lowest to the highest.
+
+    place[i] = how many digits are less than digit[i], or equal to it and before i
+
+A pass has three launches: programs count the digits of their tiles, the counts of each digit are
+summed along the tiles (cumsum.py), and programs move their elements. Each orders its tile by the
+digit first, in shared memory, so that what it writes are runs of contiguous elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tile
+import tile.language as tl
+from tile.ops.core.call import I32, Call
+from tile.ops.core.call_plans import launch
+from tile.ops.core.operand import Rows
+from tile.ops.core.row_tiles import row_tile
+from tile.ops.core.tables import Table
+from tile.ops.selection.cumsum import BLOCK as SCANNED
+from tile.ops.selection.cumsum import cumsum_kernel
+from tile.ops.selection.radix_rows import BINS, BITS, digits_of
+
+TILES = Table({(): {"BLOCK": 2048}}, {"nvptx": {(): {"BLOCK": 4096, "num_warps": 8}}})
+
+
+@tile.jit
+def count_kernel(
+    x_ptr,
+    counts_ptr,
+    stride,
+    length,
+    parts,
+    SHIFT: tl.constexpr,
+    DESCENDING: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Store how often each digit occurs in a tile of a row."""
+    part, row = tl.program_id(0) % parts, (tl.program_id(0) // parts).to(tl.int64)
+    column = part * BLOCK + tl.arange(0, BLOCK)
+    inside = column < length
+    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
+    counts = tl.histogram(digits_of(x, inside, SHIFT, DESCENDING), BINS)
+    tl.store(counts_ptr + (row * BINS + tl.arange(0, BINS)) * parts + part, counts)
+
+
+@tile.jit
+def move_kernel(
+    x_ptr,
+    index_ptr,
+    ends_ptr,
+    moved_ptr,
+    moved_index_ptr,
+    stride,
+    length,
+    parts,
+    SHIFT: tl.constexpr,
+    DESCENDING: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Move the elements of a tile to where their digits begin; the first pass makes the indices.
+
+    ends: the counts of each digit in this tile and those before it.
+    """
+    part, row = tl.program_id(0) % parts, (tl.program_id(0) // parts).to(tl.int64)
+    lane = tl.arange(0, BLOCK)
+    column = part * BLOCK + lane
+    inside = column < length
+    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
+    index = column
+    if SHIFT > 0:
+        index = tl.load(index_ptr + row * length + column, mask=inside, other=0)
+    place = tl.rank(digits_of(x, inside, SHIFT, DESCENDING), BINS)
+    x, index = tl.scatter(x, place), tl.scatter(index, place)
+
+    ends_ptr += (row * BINS + tl.arange(0, BINS)) * parts
+    totals = tl.load(ends_ptr + (parts - 1))
+    before = tl.load(ends_ptr + (part - 1), mask=part > 0, other=0)
+    counts = tl.load(ends_ptr + part) - before
+    # Where a digit begins in the row, less where it begins in the tile.
+    others = totals - counts
+    start = tl.cumsum(others) - others + before
+    target = tl.gather(start, digits_of(x, inside, SHIFT, DESCENDING), axis=0) + lane
+    tl.store(moved_ptr + row * length + target, x, mask=inside)
+    tl.store(moved_index_ptr + row * length + target, index, mask=inside)
+
+
+def launch_radix_sort(
+    call: Call, x: Any, values: Any, indices: Any, rows: Rows, descending: bool
+) -> None:
+    """Write the elements of each row in order, and their indices."""
+    dtype, tiles = call.operands[0].dtype, TILES.select(call.backend)
+    parts = tile.cdiv(rows.length, tiles["BLOCK"])
+    counts, ends = (call.new((rows.count * BINS.value, parts), I32) for _ in range(2))
+    scan = row_tile(call.backend, counts.rows(), SCANNED)
+    programs = tile.cdiv(rows.count * BINS.value, scan["ROWS"])
+    kinds = dtype, I32
+    moved = [[call.new((rows.count, rows.length), kind).value for kind in kinds] for _ in range(2)]
+    source, index, stride, bits = x, indices, rows.stride, dtype.itemsize * 8
+    for shift in range(0, bits, BITS.value):
+        options = {"SHIFT": shift, "DESCENDING": descending, **tiles}
+        launch(count_kernel, (rows.count * parts,))(
+            source, counts.value, stride, rows.length, parts, **options
+        )
+        launch(cumsum_kernel, (programs,))(
+            *(counts.value, ends.value, parts, parts, rows.count * BINS.value, parts),
+            REVERSE=False,
+            **scan,
+        )
+        target = [values, indices] if shift + BITS.value == bits else moved[0]
+        launch(move_kernel, (rows.count * parts,))(
+            *(source, index, ends.value, *target, stride, rows.length, parts), **options
+        )
+        (source, index), stride = target, rows.length
+        moved.reverse()
