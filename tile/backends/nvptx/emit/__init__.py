@@ -6,6 +6,7 @@ fragment is an SSA value of its own.
 The rules that hold for any target of LLVM are in `tile/codegen/llvm`. Here is what NVIDIA's GPUs
 add, in files of the same names, and:
 
+    trigonometry               sines and cosines of small and of large arguments
     inline_asm                 inline PTX, for what LLVM has no instruction for
     inline_ptx                 the inline PTX of kernels
     vectors                    narrow elements in 32-bit registers
@@ -36,6 +37,7 @@ from tile.backends.nvptx.emit import (
     registers,
     shared,
     tma,
+    trigonometry,
     warp_specialize,
     wgmma,
 )
@@ -58,6 +60,7 @@ _FAMILIES = (
     registers,
     shared,
     tma,
+    trigonometry,
     warp_specialize,
     wgmma,
 )

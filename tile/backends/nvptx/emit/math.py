@@ -3,11 +3,12 @@
 An f32 function becomes one approximate instruction where that is accurate enough; a test compares
 the bound of the instruction with the declaration. `exp2` takes the form that flushes subnormal
 results to zero, as the language allows: the other form costs three more instructions, which scale
-argument and result. `exp` corrects that instruction (`EXPONENTIAL`). Everything else calls
-libdevice, which is within 2 units in the last place; `extern_elementwise` calls it by the names of
-its functions. The other approximate instructions are too inaccurate for the language: the PTX ISA
-bounds only the absolute error of lg2.approx, sin.approx and cos.approx, which near a zero is any
-number of units in the last place, and tanh.approx is accurate to 11 bits.
+argument and result. `exp` corrects that instruction (`EXPONENTIAL`), and trigonometry.py has sines
+and cosines. Everything else calls libdevice, which is within 2 units in the last place;
+`extern_elementwise` calls it by the names of its functions. The other approximate instructions are
+too inaccurate for the language: the PTX ISA bounds only the absolute error of lg2.approx,
+sin.approx and cos.approx, which near a zero is any number of units in the last place, and
+tanh.approx is accurate to 11 bits.
 """
 
 from __future__ import annotations
@@ -112,8 +113,6 @@ RULES: dict[OpDef, Rule] = {
             math.exp2,
             math.log,
             math.log2,
-            math.sin,
-            math.cos,
             math.tanh,
             math.erf,
             math.sqrt,
