@@ -10,13 +10,14 @@ from tile.ops.core.call import FLOATS, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.row_tiles import row_tile
+from tile.ops.core.tables import Table
 
 
 def launch_rows(
     op: str,
     kernel: Any,
     arrays: dict[str, Any],
-    block: int,
+    block: int | Table,
     out: Any = None,
     dtypes: Sequence[DType] = FLOATS,
     **constants: Any,
@@ -24,8 +25,9 @@ def launch_rows(
     """Return what `kernel` computes from rows of arrays, of their shape and type.
 
     The kernel takes the arrays and the result, the stride of the rows of each, the number of rows
-    and their length, ROWS and BLOCK (row_tiles.py), of at most `block` elements, and the constants;
-    LONG, if it is one of them, is True for rows of several blocks. out: it may be the first array.
+    and their length, ROWS and BLOCK (row_tiles.py), of at most `block` elements, by the length if
+    it is a table, and the constants; LONG, if it is one of them, is True for rows of several
+    blocks. out: it may be the first array.
     """
     call = Call(op)
     (name, first), *others = arrays.items()
@@ -36,6 +38,8 @@ def launch_rows(
     result = call.output("out", out, source.shape, source.dtype, in_place=(name,))
     rows = [operand.rows() for operand in (*operands, result)]
     length = rows[0].length
+    if isinstance(block, Table):
+        block = int(block.select(call.backend, length)["BLOCK"])
     if "LONG" in constants:
         constants["LONG"] = length > block
     if result.size:

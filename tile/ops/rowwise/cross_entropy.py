@@ -26,9 +26,9 @@ from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.labels import labels_of
 from tile.ops.rowwise.softmax_kernels import part_sums, row_sum
 
-BLOCK = 4096
+BLOCK = 8192
 ELEMENTS = 2048  # of a tile of short rows
-# Of the forward pass, by the elements of a tile: 32 for each thread. H200, 2026-11-29.
+# Of the forward pass, by the elements of a tile: 32 or 64 for each thread. H200, 2026-11-29.
 WARPS = Table(
     {(ANY,): {}},
     {

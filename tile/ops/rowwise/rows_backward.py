@@ -9,8 +9,13 @@ import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import rows_of
+from tile.ops.core.tables import ANY, Table
 
-BLOCK = 8192  # elements of an iteration
+# By the length of a row, at most: elements of an iteration. H200, float16, 2026-11-29.
+BLOCKS = Table(
+    {(8192,): {"BLOCK": 8192}, (16384,): {"BLOCK": 4096}, (ANY,): {"BLOCK": 8192}},
+    {},
+)
 
 
 @tile.jit

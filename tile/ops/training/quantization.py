@@ -20,10 +20,19 @@ from tile.language.extra import libdevice
 from tile.ops.core.call import F32, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
+from tile.ops.core.tables import ANY, Table
 
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 LIMITS = {"int8": (I8, 127.0), "float8_e4m3fn": (F8, 448.0)}
-BLOCK = 4096  # elements of an iteration
+BLOCK = 4096  # elements of a program of `dequantize`
+# Of `quantize`, by the elements of a row: those of an iteration. H200, float16, 2026-11-29.
+TABLE = Table(
+    {
+        (16384,): {"BLOCK": 4096, "num_warps": 8},
+        (ANY,): {"BLOCK": 8192, "num_warps": 16},
+    },
+    {},
+)
 
 
 @tile.jit
@@ -71,10 +80,12 @@ def quantize(x: Any, dtype: str = "int8") -> tuple[Any, Any]:
     kind, limit = LIMITS[call.choice("dtype", dtype, tuple(LIMITS))]
     result, scale = call.new(source.shape, kind), call.new(source.shape[:-1] or (1,), F32)
     if rows.count:
+        config = TABLE.select(call.backend, rows.length)
+        block = min(config["BLOCK"], tile.next_power_of_2(rows.length))
         launch(quantize_kernel, (rows.count,))(
             *(x, result.value, scale.value, rows.stride, rows.length),
             LIMIT=limit,
-            BLOCK=min(BLOCK, tile.next_power_of_2(rows.length)),
+            **{**config, "BLOCK": block},
         )
     return result.value, scale.value
 
