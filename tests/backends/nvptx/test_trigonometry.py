@@ -17,7 +17,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def fma(x: Any, y: Any, z: Any) -> Floats:
-    """Return x * y + z of float32 numbers; float64 holds the product."""
+    """Return x * y + z of float32 numbers; float64 holds x * y exactly."""
     return (np.float64(np.float32(x)) * y + np.float64(np.float32(z))).astype(np.float32)
 
 
