@@ -91,6 +91,10 @@ def test_arguments_of_a_wrong_kind(launch, words: str) -> None:
             "maxnreg must be a positive integer or None, not -1",
         ),
         (
+            lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, max_programs=0),
+            "max_programs must be a positive integer or None, not 0",
+        ),
+        (
             lambda x, y, out: add[1,](x, y, out, 64, BLOCK=64, maxnreg="64"),
             "maxnreg must be a positive integer or None, not '64'",
         ),

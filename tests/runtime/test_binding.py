@@ -67,8 +67,8 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         "scale() is missing 'n', has no parameter 'N', 'BLOKC' (did you mean 'BLOCK'?)",
         "  note: it is scale(x_ptr, n, factor=2.0, BLOCK: tl.constexpr = 128)",
         "  note: options of a launch are debug, default_dot_input_precision, enable_fp_fusion, "
-        "launch_cooperative_grid, launch_pdl, maxnreg, num_ctas, num_stages, num_warps, sanitize, "
-        "thread_tile, tile_sizes, tma, warp_rows, warp_specialize",
+        "launch_cooperative_grid, launch_pdl, max_programs, maxnreg, num_ctas, num_stages, "
+        "num_warps, sanitize, thread_tile, tile_sizes, tma, warp_rows, warp_specialize",
     ]
 
 

@@ -102,7 +102,8 @@ class Options:
     cluster, if the device has clusters and the grid is a multiple of it; results never depend on
     it. Two of them load what both read once (`tile/simt/ops/cluster.py`). With `launch_pdl`,
     programs may start before the launch that precedes theirs in the stream is complete, and wait
-    for it before they access memory (programmatic dependent launch). `thread_tile` and
+    for it before they access memory (programmatic dependent launch). `max_programs` limits how many
+    programs are co-resident on a multiprocessor of an NVIDIA GPU. `thread_tile` and
     `warp_rows` are sizes of dots inside a program: the edge of the square that one thread computes
     in dots without mma, and the number of warps along the rows of the result (0: chosen by its
     shape); `tile_sizes` has sizes of single dots, loads and stores (`tile.simt.tile_sizes`).
@@ -118,6 +119,7 @@ class Options:
     num_stages: int = 3
     num_ctas: int = 1
     maxnreg: int | None = None
+    max_programs: int | None = None
     enable_fp_fusion: bool = True
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
@@ -151,11 +153,12 @@ class Options:
             raise ArgumentValueError(
                 f"num_stages must be a non-negative integer, not {short_repr(stages)}"
             )
-        registers: object = self.maxnreg
-        if registers is not None and (not isinstance(registers, int) or registers < 1):
-            raise ArgumentValueError(
-                f"maxnreg must be a positive integer or None, not {short_repr(registers)}"
-            )
+        for name in ("maxnreg", "max_programs"):
+            number: object = getattr(self, name)
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise ArgumentValueError(
+                    f"{name} must be a positive integer or None, not {short_repr(number)}"
+                )
         for name in ("enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "debug"):
             _require_one_of(name, getattr(self, name), (False, True))
         _require_one_of("warp_specialize", self.warp_specialize, (None, False, True))

@@ -55,7 +55,7 @@ class EmittedModule:
 
 def emit_module(module: Module, arch: Architecture, options: Options) -> EmittedModule:
     """Emit the functions of a THREAD module, whose only kernel is launched."""
-    shared = shared_bytes(module)
+    shared = max(shared_bytes(module), _least_shared_bytes(options.max_programs, arch.simt))
     partitions = [op for op in module.walk() if op.defn is warp_specialize]
     producer_warps = sum(op["num_warps"] for op in partitions)
     text = ModuleText(arch, options, WARP * options.num_warps, WARP * producer_warps)
@@ -130,6 +130,14 @@ def resident_programs(module: Module, threads: int, target: SimtTarget) -> int |
             used: int = op["num_warps"] * WARP * producer + threads * program
             return target.register_file // used
     return 1 if _runs_alone(module, threads, target) else _enough_programs(module, threads, target)
+
+
+def _least_shared_bytes(programs: int | None, target: SimtTarget) -> int:
+    """Return the shared memory by which at most so many programs fit a multiprocessor."""
+    if programs is None:
+        return 0
+    available = target.shared_bytes + RESERVED_SHARED_BYTES
+    return available // (programs + 1) - RESERVED_SHARED_BYTES + 1
 
 
 def _runs_alone(module: Module, threads: int, target: SimtTarget) -> bool:
