@@ -23,7 +23,7 @@ from tile.ir.types import ALL, F32, I32, Scalar
 # The operations that the programs of this file and of `test_descriptors.py` are there to test.
 COVERED = {
     "addptr", "load", "store", "atomic_rmw", "atomic_cas", "barrier", "program_id", "num_programs",
-    "multiprocessor_id", "global_timer", "launch_dependents",
+    "multiprocessor_id", "global_timer", "launch_dependents", "prefetch",
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
     "return", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_load",
     "descriptor_store", "descriptor_reduce", "descriptor_gather", "descriptor_scatter",
@@ -66,6 +66,8 @@ def test_programs_know_their_place(device: Device) -> None:
       %k = const {value = 100} : i32
       %l = mul %nz, %k : i32
       %v = add %i, %l : i32
+      %s = const {value = 4} : i32
+      prefetch %p, %s
       store %p, %v
       launch_dependents
       return

@@ -129,6 +129,23 @@ def test_dependent_launches() -> None:
         tl.extra.cuda.gdc_wait()
 
 
+def test_prefetches_count_elements() -> None:
+    sketch = Sketch("ptr<f32>", "i32", "tile<8xptr<f32>>")
+    pointer, count, pointers = sketch.args
+    tl.extra.cuda.prefetch.emit(sketch.build, pointer, 32)
+    tl.extra.cuda.prefetch.emit(sketch.build, pointer, count)
+    sketch.end()
+    text = sketch.text()
+    assert sum("value = 4} : i32" in line for line in text) == 2 == sum("mul " in x for x in text)
+    assert sum(line.startswith("prefetch ") for line in text) == 2
+    with pytest.raises(CompilationError, match=r"tl\.extra\.cuda\.prefetch takes a pointer"):
+        tl.extra.cuda.prefetch.emit(sketch.build, count, 32)
+    with pytest.raises(
+        tile.errors.TileError, match="prefetch takes a pointer and an i32, not tile"
+    ):
+        tl.extra.cuda.prefetch.emit(sketch.build, pointers, 32)
+
+
 @pytest.mark.parametrize("name", ["convert_custom_float8_sm70", "convert_custom_float8_sm80"])
 def test_casts_of_float8e4b15(name: str) -> None:
     cast = getattr(tl.extra.cuda, name)

@@ -55,7 +55,8 @@ def test_tiles_of_two_parts(swapped: bool, monkeypatch: pytest.MonkeyPatch) -> N
     config = {"BLOCK_M": 64, "REST": 64, "BLOCK_N": 64, "BLOCK_K": 32, "SWAPPED": swapped}
     if swapped:
         config |= {"BLOCK_M": 32, "REST": 16}
-    options = {"CACHE": ".ca", "SPREAD": True, "launch_pdl": True, "num_warps": 4, "num_stages": 3}
+    options = {"CACHE": ".ca", "SPREAD": True, "EARLY": True, "launch_pdl": True}
+    options |= {"num_warps": 4, "num_stages": 3, "max_programs": 2}
     table = Table({(ANY, ANY, ANY): {**config, **options}}, {})
     monkeypatch.setattr(shift_tables, "DESCRIBED", table)
     some = arguments(64)
@@ -72,12 +73,13 @@ def test_both_kinds_of_copies() -> None:
         "STORED": True,
         "CACHE": "",
         "SPREAD": False,
+        "EARLY": True,
         "REST": 0,
         "FILTERS": 72,
         "CHANNELS": 64,
     }
     kinds = {"PRECISION": "ieee", "SUMS": tile.language.float32}
-    blocks = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32}
+    blocks = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "launch_pdl": True}
     arrays = x, filters, down, right, np.empty((2, 7, 5, 72), np.float16)
     sizes = 7, 5, (divisor(7), divisor(5), divisor(2)), 70
     with tile.backend("nvptx:sm_90a"):
@@ -85,3 +87,5 @@ def test_both_kinds_of_copies() -> None:
     text = kernel.asm["ptx"]
     assert "cp.async.bulk.tensor.2d.shared" in text and "cp.async.cg.shared.global" in text
     assert "cp.async.bulk.tensor.2d.global" in text and "st.global" not in text
+    assert text.count("cp.async.bulk.prefetch.L2") == 3
+    assert text.rindex("cp.async.bulk.prefetch.L2") < text.index("griddepcontrol.wait")

@@ -21,7 +21,7 @@ from tile.errors import UnsupportedError, stamp
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import only_reads
 from tile.ir.op_definition import OpDef
-from tile.ir.ops import program
+from tile.ir.ops import memory, program
 from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.simt import ops
 from tile.simt.layouts.axes import Registers, sums
@@ -122,6 +122,7 @@ def element(builder: FunctionEmitter[Any], op: Operation) -> None:
 # Rules for an emitter's table.
 RULES: dict[Any, Any] = {
     program.launch_dependents: nothing,
+    memory.prefetch: nothing,
     ops.thread.frag_splat: fill,
     ops.thread.frag_shuffle: pick,
     ops.thread.frag_extract: element,

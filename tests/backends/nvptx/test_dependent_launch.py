@@ -81,6 +81,20 @@ def test_a_kernel_says_when_the_next_launch_starts() -> None:
     assert "griddepcontrol" not in ptx_of(that_says_when)
 
 
+@tile.jit
+def that_prefetches(x_ptr, y_ptr, n, B: tl.constexpr):
+    tl.extra.cuda.prefetch(x_ptr + tl.program_id(0) * B, B)
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def test_prefetches_do_not_wait() -> None:
+    ptx = ptx_of(that_prefetches, launch_pdl=True)
+    assert ptx.index("cp.async.bulk.prefetch.L2.global") < ptx.index(WAIT) < ptx.index("ld.global")
+    assemble(ptx, "sm_90a")
+    assert "cp.async.bulk" not in ptx_of(that_prefetches, "sm_80")
+
+
 def test_no_load_moves_above_the_wait() -> None:
     """A load that nothing invalidates while the kernel runs could; the launch before writes it."""
     ordinary, dependent = (ptx_of(add_one, launch_pdl=value) for value in (False, True))
@@ -102,6 +116,19 @@ def test_mbarriers_are_initialized_before_the_wait() -> None:
 def test_nothing_of_it_elsewhere(kernel: Any, arch: str, value: bool) -> None:
     ptx = ptx_of(kernel, arch, launch_pdl=value)
     assert "griddepcontrol" not in ptx and ptx == ptx_of(kernel, arch)
+
+
+def test_shared_memory_limits_the_programs_of_a_multiprocessor() -> None:
+    """Each has 1 KiB more; a multiprocessor of compute capability 9.0 has 228 KiB."""
+
+    def shared(count: int | None) -> int:
+        options = {"max_programs": count}
+        compiled = tile.compile(add_one, SIGNATURE, {"B": 128}, options, "nvptx:sm_90a")
+        return int(compiled.metadata.shared)
+
+    assert shared(None) == 0
+    for count in (1, 3):
+        assert count * (shared(count) + 1024) <= 228 * 1024 < (count + 1) * (shared(count) + 1024)
 
 
 @pytest.mark.parametrize("backend", ["interp", "nvptx"])

@@ -156,7 +156,7 @@ def update_groups(
 
 @runs(
     *(memory.barrier, debug.breakpoint_, debug.debug_step, debug.assume),
-    program.launch_dependents,
+    *(program.launch_dependents, memory.prefetch),
 )
 def nothing(op: Operation, batch: ProgramBatch, *values: RunValue) -> None:
     return None

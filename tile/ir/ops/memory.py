@@ -12,6 +12,7 @@ from tile.ir.op_definition import Effect, Trait
 from tile.ir.types import (
     FLOATS,
     I1,
+    I32,
     INTEGERS,
     Fragment,
     Pointer,
@@ -157,6 +158,17 @@ def addptr(ptr: Type, offset: Type, *, stride: int) -> Type:
     )
     require(stride == element.itemsize, f"{element} has {element.itemsize} bytes, not {stride}")
     return ptr
+
+
+@op(effect=Effect.OUTPUT, examples=("%p: ptr<f32>, %n: i32 | prefetch %p, %n",))
+def prefetch(ptr: Type, size: Type) -> None:
+    """Bring `size` bytes from a pointer on to the L2 cache: a hint, which accesses nothing.
+
+    It is `cp.async.bulk.prefetch.L2` of the PTX ISA, and nothing on other devices. Programs of a
+    dependent launch do it before they wait for the launch before.
+    """
+    pointee("prefetch", ptr)
+    require(ptr.is_ptr() and size == I32, f"prefetch takes a pointer and an i32, not {ptr}, {size}")
 
 
 @op(

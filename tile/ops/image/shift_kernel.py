@@ -98,6 +98,7 @@ def shift_conv_kernel(
     STORED: tl.constexpr,
     CACHE: tl.constexpr,
     SPREAD: tl.constexpr,
+    EARLY: tl.constexpr,
     BLOCK_M: tl.constexpr,
     REST: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -108,6 +109,13 @@ def shift_conv_kernel(
     tile_row = quotient(tl.program_id(0), divisors[2])
     tile_column = tl.program_id(0) - tile_row * tl.cdiv(FILTERS, BLOCK_N)
     first_pixel, first_filter = tile_row * (BLOCK_M + REST), tile_column * BLOCK_N
+    # Few programs fetch from memory for all, while the launch before ends: others would wait.
+    if tl.program_id(0) == 0:
+        tl.extra.cuda.prefetch(shift_h_ptr, CHANNELS)
+        tl.extra.cuda.prefetch(shift_w_ptr, CHANNELS)
+    if EARLY and tile_column == 0:
+        count = min(pixels - first_pixel, BLOCK_M + REST)
+        tl.extra.cuda.prefetch(x_ptr + first_pixel.to(tl.int64) * CHANNELS, count * CHANNELS)
     # Pixels and columns past the end read others again: their results are not stored.
     pixel = first_pixel + tl.arange(0, BLOCK_M)
     column = min(first_filter + tl.arange(0, BLOCK_N), FILTERS - 1)

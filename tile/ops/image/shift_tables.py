@@ -12,10 +12,10 @@ from tile.ops.linear.few_tiles import dependent
 VECTOR = 4  # channels of a run that are loaded at once
 # For 16-bit types. REST: pixels of a tile besides BLOCK_M. CACHE: of copies of vectors; parts of a
 # sector have other shifts, so that it is read again. SPREAD: the next launch begins after the loop,
-# when multiprocessors are equally full. H200, float16: runs of 8 channels of figure 11
-# (docs/notes/ops.md, 2026-11-29), and single ones of 16 images of 56 x 56 x 256 and 256 filters
-# (2026-11-26); the entries for fewer filters are not measured. Launches are dependent: most of
-# these few microseconds is latency.
+# when multiprocessors are equally full. EARLY: pixels are fetched before it begins. H200, float16:
+# runs of 8 channels of figure 11 (docs/notes/ops.md, 2026-11-29), and single ones of 16 images of
+# 56 x 56 x 256 and 256 filters (2026-11-26); the entries for fewer filters are not measured.
+# Launches are dependent: most of these few microseconds is latency.
 RUNS = Table(
     PORTABLE,
     {
@@ -27,6 +27,7 @@ RUNS = Table(
                 **dependent(128, 128, 64, stages=2),
                 "STORED": True,
                 "CACHE": ".ca",
+                "SPREAD": True,
             },
             (ANY, 128, ANY): {**dependent(64, 128, 64, stages=2), "STORED": True},
             (16384, ANY, 128): {
@@ -34,23 +35,25 @@ RUNS = Table(
                 "STORED": True,
                 "CACHE": ".ca",
                 "SPREAD": True,
+                "max_programs": 3,  # 392 programs of task 2
             },
             (16384, ANY, ANY): dependent(64, 128, 64),
             (ANY, ANY, ANY): tiles(64, 256, 64, stages=2),
         }
     },
 )
+FEW_PIXELS = {"SWAPPED": True, "EARLY": True}  # of a tile, and few programs
 # The same where TMA loads the filters; more pixels are faster without. H200, float16, runs of 8
 # channels of tasks 2 to 5 (docs/notes/ops.md, 2026-11-29).
 DESCRIBED = Table(
     {(ANY, ANY, ANY): {}},
     {
         "nvptx": {
-            (256, ANY, ANY): {**dependent(32, 64, 128, stages=5), "SWAPPED": True},
-            (1024, 64, ANY): {**dependent(16, 64, 128, stages=5), "SWAPPED": True},
-            (1024, ANY, ANY): {**dependent(32, 128, 128, stages=5), "SWAPPED": True},
+            (256, ANY, ANY): {**dependent(16, 64, 128, stages=5), **FEW_PIXELS},
+            (1024, 64, ANY): {**dependent(16, 64, 128, stages=5), **FEW_PIXELS},
+            (1024, ANY, ANY): {**dependent(32, 128, 128, stages=5), **FEW_PIXELS},
             (4096, 128, ANY): {},
-            (4096, ANY, 256): {**dependent(64, 128, 64, stages=5), "REST": 32, "SWAPPED": True},
+            (4096, ANY, 256): {**dependent(64, 128, 64, stages=5), "REST": 32, **FEW_PIXELS},
             (4096, ANY, ANY): dependent(64, 256, 64, stages=5),
             (16384, 128, ANY): {},
             (16384, ANY, 128): {},
@@ -94,7 +97,8 @@ def configuration(
     elif dtype.itemsize == 2:
         config = SINGLE.select(backend, *sizes)
     is_described = bool(described) and call.describes(weights)
-    defaults = {"SWAPPED": False, "STORED": False, "CACHE": "", "SPREAD": False, "REST": 0}
+    defaults = {"SWAPPED": False, "STORED": False, "CACHE": "", "REST": 0}
+    defaults |= {"SPREAD": False, "EARLY": False}
     config = {**defaults, **(described if is_described else config)}
     config |= {"DESCRIBED": is_described}
     if not call.describes(result):  # no TMA, or not of such rows

@@ -214,6 +214,7 @@ WAIT = 'call void asm sideeffect "griddepcontrol.wait;", "~{memory}"()'
 
 _LOCAL = Effect.SHARED | Effect.ASSUME  # effects within the program
 _BARRIERS: tuple[OpDef, ...] = (memory.barrier, cluster.cluster_arrive, cluster.cluster_wait)
+_NO_ACCESSES = {*_BARRIERS, memory.prefetch}
 
 
 def first_access(kernel: Function) -> Operation | None:
@@ -225,4 +226,6 @@ def first_access(kernel: Function) -> Operation | None:
 
 
 def _may_access(op: Operation) -> bool:
-    return bool(effects(op) & ~_LOCAL) and op.defn not in _BARRIERS and not op.defn.terminator
+    if Effect.NESTED in op.defn.effect:
+        return any(_may_access(inner) for region in op.regions for inner in region)
+    return bool(effects(op) & ~_LOCAL) and op.defn not in _NO_ACCESSES and not op.defn.terminator

@@ -26,6 +26,7 @@ from tile.codegen.llvm.function_builder import Rule
 from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
+from tile.ir.ops import memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.shared_type import shared_of
 from tile.ir.types import I64, U64, Scalar
@@ -37,6 +38,7 @@ from tile.simt.tma_uses import parse_tma_uses
 
 T = TypeVar("T")
 MBARRIER_BYTES = 8
+UNIT = 16  # bytes; TMA prefetches multiples of it
 
 
 def first_warp(builder: FunctionBuilder, active: Value | None = None) -> str:
@@ -262,6 +264,21 @@ def copy_by_tma(
     elect_one(builder, lines, operands, op)
 
 
+def prefetch(builder: FunctionBuilder, op: Operation) -> None:
+    """Prefetch the units of 16 bytes that overlap with the memory, by one thread."""
+    if not builder.module.arch.simt.has_tma:
+        return
+    pointer, size = (builder.scalar(operand) for operand in op.inputs)
+    within = builder.new(f"trunc i64 {pointer} to i32")
+    within = builder.new(f"and i32 {within}, {UNIT - 1}")
+    size = builder.new(f"add i32 {size}, {within}")
+    size = builder.new(f"add i32 {size}, {UNIT - 1}")
+    size = builder.new(f"and i32 {size}, {-UNIT}")
+    start = builder.new(f"and i64 {pointer}, {-UNIT}")
+    text = "cp.async.bulk.prefetch.L2.global [$1], $2"
+    elect_one(builder, [text], [("i1", first_warp(builder)), ("i64", start), ("i32", size)], op)
+
+
 def map_parameter(builder: FunctionBuilder, map_: TensorMap) -> str:
     """Return the kernel parameter that is a tensor map.
 
@@ -351,4 +368,5 @@ RULES: dict[OpDef, Rule] = {
     ops.tma.tma_store: tma_store,
     ops.tma.tma_reduce: tma_store,
     ops.tma.tma_store_wait: tma_store_wait,
+    memory.prefetch: prefetch,
 }

@@ -24,7 +24,7 @@ from tile.codegen.emitter import element, nothing, overlap, register_offsets, th
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
-from tile.ir.ops import program
+from tile.ir.ops import memory, program
 from tile.ir.types import I1, Fragment, Pointer, count_of, is_power_of_two
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
@@ -313,6 +313,7 @@ RULES: dict[OpDef, Rule] = {
     program.multiprocessor_id: multiprocessor_id,
     program.global_timer: global_timer,
     program.launch_dependents: nothing,
+    memory.prefetch: nothing,
     program.num_programs: num_programs,
     ops.thread.thread_id: thread_id,
     ops.thread.frag_gather: frag_gather,

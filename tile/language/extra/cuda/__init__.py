@@ -17,8 +17,8 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.ops import program
-from tile.ir.types import F8E4M3B15, F16, F32
+from tile.ir.ops import arith, memory, program
+from tile.ir.types import F8E4M3B15, F16, F32, I32
 from tile.language.base import compile_options
 from tile.language.base.builtin import builtin
 from tile.language.base.dtypes import spelled
@@ -26,6 +26,7 @@ from tile.language.base.promotion import Operand, convert, to_tensor
 from tile.language.base.tensor import Tensor
 from tile.language.creation import element_type
 from tile.language.extra import libdevice
+from tile.language.memory import pointee
 
 __all__ = [
     "convert_custom_float8_sm70",
@@ -36,6 +37,7 @@ __all__ = [
     "libdevice",
     "num_threads",
     "num_warps",
+    "prefetch",
     "smid",
 ]
 
@@ -57,6 +59,21 @@ def gdc_launch_dependents(build: Builder) -> None:
     be spread evenly should start when this one ends.
     """
     build.op(program.launch_dependents)
+
+
+@builtin
+def prefetch(build: Builder, pointer: Tensor, count: Operand) -> None:
+    """Bring `count` elements from a scalar pointer on to the L2 cache: a hint.
+
+    Programs of a launch with `launch_pdl` do it before they wait for the launch before, so that
+    what that one has not written, such as weights, is there when they load it. It is
+    `cp.async.bulk.prefetch.L2` from compute capability 9.0 on, and nothing elsewhere.
+    """
+    name = "tl.extra.cuda.prefetch"
+    element = pointee(name, pointer)
+    elements = convert(build, to_tensor(build, count, f"the count of {name}"), I32)
+    size = build(arith.mul, elements.value, build.constant(element.itemsize, I32))
+    build.op(memory.prefetch, pointer.value, size)
 
 
 @builtin
@@ -127,6 +144,7 @@ for _function in (
     convert_custom_float8_sm80,
     gdc_wait,
     gdc_launch_dependents,
+    prefetch,
     globaltimer,
     smid,
     num_warps,
