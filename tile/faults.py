@@ -12,9 +12,10 @@ import dataclasses
 import enum
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
+from tile._dataclasses import dataclass
 from tile.heatmap import FaultExtent, FaultExtents
 from tile.location import Loc, describe
 

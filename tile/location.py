@@ -5,8 +5,9 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tile._dataclasses import dataclass
 from tile.short_repr import clip_line
 
 

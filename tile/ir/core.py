@@ -12,9 +12,10 @@ survives the removal of the current operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar
 
+from tile._dataclasses import dataclass
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.types import Type
 from tile.location import Loc

@@ -7,11 +7,12 @@ import functools
 import inspect
 import linecache
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
 from tile import backends
+from tile._dataclasses import dataclass
 from tile.frontend.python.fingerprint import portable_digest
 from tile.frontend.python.source import DeviceFunction
 from tile.pickling import Reduction

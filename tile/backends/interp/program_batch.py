@@ -14,11 +14,12 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
+from tile._dataclasses import dataclass
 from tile.backends.base import Grid
 from tile.backends.interp.bytecode import ABSENT, BlockCode, Code, FunctionCode, Instruction
 from tile.backends.interp.spin_loops import ObservedAccesses

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tile._dataclasses import dataclass
 from tile.measured import constant
 
 _ARRAYS = "docs/notes/opencl.md#fragments-as-arrays"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tile._dataclasses import dataclass
 from tile.ir.types import (
     BF16,
     F8E4M3,

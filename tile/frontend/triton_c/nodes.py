@@ -8,9 +8,10 @@ place, element by element; they are all to hold.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, TypeVar, dataclass_transform
 
+from tile._dataclasses import dataclass
 from tile.frontend.triton_c.c_types import CType
 from tile.ir.types import Scalar
 

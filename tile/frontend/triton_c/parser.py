@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import resources
 
 try:
@@ -17,6 +16,7 @@ except ModuleNotFoundError as missing:
         name="lark",
     ) from missing
 
+from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.location import Loc
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import tile
 import tile.language as tl
+from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, Operand
 

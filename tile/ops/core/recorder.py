@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from tile._dataclasses import dataclass
 from tile.frontend.python.source import DeviceFunction
 from tile.instrumentation import Scoped
 from tile.ir.types import Scalar

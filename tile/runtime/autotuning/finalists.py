@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
+
+from tile._dataclasses import dataclass
 
 Numbers = npt.NDArray[np.float64]
 

@@ -15,9 +15,10 @@ therefore opaque values as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
+from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
 from tile.ir.module import Module

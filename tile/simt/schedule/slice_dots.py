@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from tile._dataclasses import dataclass
 from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.module import Module

@@ -8,12 +8,13 @@ the checks (`SanitizerState`), and adds faults to a report or raises the first o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from tile._dataclasses import dataclass
 from tile.analysis.alias import module_aliases
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.bytecode import Code, Instruction

@@ -10,8 +10,9 @@ byte offsets between its strips and between its groups of 8 rows; and its swizzl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tile._dataclasses import dataclass
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import Operand as AsmOperand
 from tile.backends.nvptx.emit.inline_asm import assemble, braces

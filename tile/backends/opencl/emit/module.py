@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tile._dataclasses import dataclass
 from tile.backends.base import Assertion, Options
 from tile.backends.opencl.emit.helper_functions import ASSEMBLY, entry
 from tile.backends.opencl.emit.types import carrier, stored

@@ -16,9 +16,10 @@ youngest first. A completed one has been an ordinary read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
+from tile._dataclasses import dataclass
 from tile.analysis.alias import PointsTo
 from tile.errors import CompilationError
 from tile.ir.core import Block, Operation, Value

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from tile._dataclasses import dataclass
 from tile.analysis.alias import Alias, PointsTo, disjoint_pairs
 from tile.errors import PassError
 from tile.ir.core import Operation, Value

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value
 from tile.ir.op_definition import OpDef
