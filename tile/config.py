@@ -12,11 +12,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.faults import ALWAYS, parse_checks
 from tile.setting_texts import flag, names, number_of_bytes, one_of, order, positive

@@ -12,10 +12,9 @@ import dataclasses
 import enum
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tile._dataclasses import dataclass
 from tile.heatmap import FaultExtent, FaultExtents
 from tile.location import Loc, describe
 

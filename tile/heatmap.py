@@ -12,13 +12,11 @@ takes no more memory than a fault of one. Faults of one source line add up.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from tile._dataclasses import dataclass
 
 Array = npt.NDArray[Any]
 

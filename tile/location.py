@@ -5,9 +5,8 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tile._dataclasses import dataclass
 from tile.short_repr import clip_line
 
 

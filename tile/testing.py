@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
@@ -22,7 +22,6 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tile._dataclasses import dataclass
 from tile.backends.capabilities import Timer
 from tile.errors import ArgumentError, ArgumentTypeError, ArgumentValueError
 from tile.pickling import PickledByName

@@ -16,12 +16,11 @@ from __future__ import annotations
 import json
 import linecache
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.heatmap import Array, ArrayView, Heatmap
 from tile.location import Loc, line_of
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, CompilationError
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.triton_c.function import TritonCFunction, python_function, remember_lines

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from tile._dataclasses import dataclass
 
 TRITON = "TILE_TRITON"
 """Set in programs for which `tile` is Triton; its value is the version."""

@@ -20,10 +20,9 @@ Two parameters that are `unordered` may alias, but threads need no order among t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from tile._dataclasses import dataclass
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.dataflow import Forward
 from tile.ir.core import Function, Operation, Value

@@ -42,9 +42,8 @@ dividend is a multiple of the divisor:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tile._dataclasses import dataclass
 from tile.analysis.axis_lattice import AxisInfo, divisor, uniform, unknown
 from tile.analysis.axis_rules import rule_of
 from tile.analysis.dataflow import Conditional, compared

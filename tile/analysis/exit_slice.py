@@ -23,9 +23,9 @@ what they read:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import accesses_global
 from tile.ir.op_definition import Effect

@@ -28,9 +28,8 @@ which whoever uses the polynomial has to prove.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from tile._dataclasses import dataclass
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.interval import Interval, add, mul
 from tile.analysis.polynomial import Polynomial

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.ops.arith import Predicate
 from tile.ir.types import Scalar, Type

@@ -10,8 +10,8 @@ branch before it, unless an empty branch only passes it on: then nothing else ru
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.op_definition import Trait
 from tile.ir.ops import control

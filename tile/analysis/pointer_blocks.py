@@ -20,10 +20,9 @@ from the forms of pointers and mask (`tile.analysis.index_forms`):
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tile._dataclasses import dataclass
 from tile.analysis.axis_lattice import divisor
 from tile.analysis.dot_tiles import column_split
 from tile.analysis.index_forms import (

@@ -6,9 +6,8 @@ p = Polynomial.atom(0) * Polynomial.atom(1) + Polynomial.constant(4)   // x0 * x
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import reduce
-
-from tile._dataclasses import dataclass
 
 Monomial = tuple[int, ...]  # numbers of atoms, ascending; an atom occurs as often as its power
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis import interval
 from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.interval import BOOL, Interval, full

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis.dataflow import Forward
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of, effects

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.analysis.dot_tiles import feeds_dot
 from tile.analysis.liveness import liveness
 from tile.analysis.pointer_blocks import PointerBlocks

@@ -7,13 +7,12 @@ launch reports a failed assertion of the kernel by the assertion's number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.errors import (
     ArgumentTypeError,

@@ -7,9 +7,9 @@ its device permits, and its users test for them by `isinstance`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Artifact, Grid, LaunchArgument, Target
 from tile.faults import NONE, Checks
 from tile.ir.types import Pointer, Scalar

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tile._dataclasses import dataclass
 from tile.backends.base import accessible
 
 Array = npt.NDArray[Any]

@@ -31,11 +31,10 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.config import config
 from tile.tracebacks import warn

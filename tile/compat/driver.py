@@ -9,7 +9,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tile import backends as tile_backends
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.backends.base import Options, Target
 from tile.backends.nvptx.architectures import native

@@ -10,10 +10,9 @@ import functools
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.ir.types import Scalar
 from tile.runtime.callbacks import (
     AUTOTUNE_LISTENERS,

@@ -10,11 +10,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from tile._dataclasses import dataclass
 from tile.cache.disk_cache import cache_folder
 from tile.compat.hooks import Chain, CompilationListener, Listener, Single, connect
 from tile.config import read_environment, write_environment

@@ -8,9 +8,7 @@ After its own names, a view has the public names of the modules that it `shows`,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-
-from tile._dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)

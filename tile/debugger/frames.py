@@ -11,13 +11,13 @@ import os
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.bytecode import Instruction
 from tile.backends.interp.program_batch import Activation, LaunchContext, ProgramBatch
 from tile.backends.interp.program_batch import Frame as BlockFrame

@@ -11,11 +11,11 @@ import enum
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.stepping import RerunError, SteppedLaunch, Watcher

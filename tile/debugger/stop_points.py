@@ -11,12 +11,12 @@ import ast
 import builtins
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.values import Array, Rows
 from tile.debugger.evaluate import FAILURES, names_of, namespace

@@ -9,12 +9,12 @@ import ast
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.program_batch import Activation, ProgramBatch
 from tile.backends.interp.resolved_access import Buffer, Elements
 from tile.backends.interp.sanitizer.poison import PoisonKind, plain_value, poison_of

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.config import Config, Origin, config
 from tile.diagnostics.array_differences import Difference, Outputs, copies, differences
 from tile.errors import TileError

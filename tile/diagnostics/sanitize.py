@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.backends.base import requested_checks
 from tile.config import config

@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.diagnostics import write_report
 from tile.instrumentation import active_trace

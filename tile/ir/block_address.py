@@ -11,9 +11,9 @@ Offsets have 64 bits, as strides do. An out-of-bounds index may address any memo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.op_definition import OpDef

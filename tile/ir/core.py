@@ -12,10 +12,9 @@ survives the removal of the current operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from tile._dataclasses import dataclass
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.types import Type
 from tile.location import Loc

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from tile._dataclasses import dataclass
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.types import Type
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 import math
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tile._dataclasses import dataclass
 from tile.errors import TypeRuleError
 from tile.ir.types import I32, I64, MAX_NUMEL, Pointer, Scalar, Tile, Type, check_extent, require
 

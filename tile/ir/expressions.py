@@ -9,9 +9,9 @@ and subnormal numbers. A number beyond the largest one becomes that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
 from tile.ir.effects import constant_of

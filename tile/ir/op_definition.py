@@ -15,10 +15,9 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from tile._dataclasses import dataclass
 from tile.errors import TypeRuleError
 from tile.ir.types import Scalar, Type, refuse_extent, unpadded_extent, without_layout
 

@@ -20,11 +20,10 @@ import sys
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.config import config
 from tile.errors import ArgumentValueError, PassError, TileError
 from tile.ir.compilation_context import ALL, Compilation, compiling

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.ir.types import Layout, Pointer, Scalar, Type, check_extent, require
 
 

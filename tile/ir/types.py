@@ -25,9 +25,9 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from tile._dataclasses import dataclass
 from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
 

@@ -13,10 +13,9 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from tile._dataclasses import dataclass
 from tile.errors import ParseError, TileError, TypeRuleError
 from tile.ir.compilation_context import nesting_error
 from tile.ir.core import Symbol

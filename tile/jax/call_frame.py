@@ -11,12 +11,11 @@ import ctypes
 import functools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-
-from tile._dataclasses import dataclass
 
 MAJOR = 0  # of the interface that these structures are for
 EXECUTE = 3  # the stage of a call frame in which a handler runs

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from tile import backends
-from tile._dataclasses import dataclass
 from tile.config import config
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.jax.handlers import TARGET, register

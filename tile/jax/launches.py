@@ -10,12 +10,12 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.config import config
 from tile.errors import ExecutionError
 from tile.frontend.python.fingerprint import exact_digest

@@ -7,10 +7,10 @@ key, its low half first; `offset` is the counter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tile.language.math as math
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.types import I32, I64, U32, U64, Scalar

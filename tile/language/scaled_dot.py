@@ -7,9 +7,9 @@ NVIDIA's nvfp4 has elements of e2m1 with a scale of e4m3 for each 16.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.ops import arith

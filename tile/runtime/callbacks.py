@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Executable, Grid, Options, Target
 from tile.frontend.python.source import DeviceFunction
 from tile.runtime.specialize import Leaf

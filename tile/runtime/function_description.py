@@ -7,12 +7,11 @@ import functools
 import inspect
 import linecache
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
 from tile import backends
-from tile._dataclasses import dataclass
 from tile.frontend.python.fingerprint import portable_digest
 from tile.frontend.python.source import DeviceFunction
 from tile.pickling import Reduction

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tile import backends
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.backends.base import Artifact, Backend, Executable, Grid, Options, Target
 from tile.backends.capabilities import (

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError
 from tile.frontend.python.source import DeviceFunction, cell_contents, names_read
 from tile.runtime.annotations import annotated_type

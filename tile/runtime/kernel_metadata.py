@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Artifact, Executable, Options, Target
 from tile.backends.capabilities import KernelInfo
 from tile.errors import UnsupportedError

@@ -16,9 +16,9 @@ same compiled kernel.
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.types import ALIASES, I1, Pointer, Scalar
 from tile.short_repr import short_repr

@@ -12,12 +12,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.descriptor_type import Padding
 from tile.ir.numpy_dtypes import SCALAR_OF_DTYPE, numpy_dtype

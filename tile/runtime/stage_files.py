@@ -15,10 +15,9 @@ import base64
 import hashlib
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Artifact, Backend
 from tile.cache.disk_cache import write_atomically
 from tile.config import config

@@ -17,9 +17,8 @@ The former names of the last four, `async`, `matrix`, `group` and `wide`, are ac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef

@@ -11,8 +11,8 @@ Tiles are named by kind and number, in the order of the TILE IR (`named_tiles`).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.short_repr import short_repr
 

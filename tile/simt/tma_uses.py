@@ -15,9 +15,8 @@ docs/notes/descriptor-loads.md).
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.short_repr import short_repr
 

@@ -5,7 +5,8 @@ They are data of a target (`SimtTarget.tuning`), apart from what the machine can
 
 from __future__ import annotations
 
-from tile._dataclasses import dataclass
+from dataclasses import dataclass
+
 from tile.ir.core import Operation
 from tile.ir.op_definition import Trait
 from tile.measured import constant

@@ -19,12 +19,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.config import read_environment
 from tile.errors import ArgumentValueError

@@ -26,10 +26,10 @@ import traceback
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.backends.base import requested_checks
 from tile.backends.interp.stepping import watcher
 from tile.config import config

@@ -26,12 +26,11 @@ from __future__ import annotations
 import argparse
 import linecache
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tile import backends
-from tile._dataclasses import dataclass
 from tile.backends.base import Grid, Options
 from tile.backends.capabilities import ThreadLowering
 from tile.backends.interp.simulator.counters import Counters, LineCounts, line_of, registers

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
-
-from tile._dataclasses import dataclass
 
 Function = Callable[..., Any]
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.library import fallthrough_kernel
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.frontend.python.fingerprint import exact_digest
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor

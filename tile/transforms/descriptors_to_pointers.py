@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis.uniformity import launch_address, launch_value
 from tile.ir.block_address import AxisIndices, axis_indices, block_address
 from tile.ir.builder import Builder

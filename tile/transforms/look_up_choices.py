@@ -7,11 +7,10 @@ comparisons, that takes two instructions for each case, and branches of several 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import constant_of

@@ -6,8 +6,8 @@ Importing this file declares every pass on tiles.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import written_arguments
 from tile.ir.linker import refuse_unresolved
 from tile.ir.module import Module

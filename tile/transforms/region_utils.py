@@ -7,8 +7,8 @@ find all names of one value that a loop carries or a branch yields.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder, create
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.ops import control

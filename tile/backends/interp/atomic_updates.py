@@ -7,11 +7,11 @@ updates or elements.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.values import Array
 from tile.ir.ops.memory import RMWKind
 

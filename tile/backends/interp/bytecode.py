@@ -8,11 +8,10 @@ hold none, because the executor performs them itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from tile._dataclasses import dataclass
 from tile.analysis.exit_slice import ExitSlice
 from tile.ir.core import Function, Operation
 from tile.ir.module import Module

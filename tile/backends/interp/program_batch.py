@@ -14,12 +14,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Grid
 from tile.backends.interp.bytecode import ABSENT, BlockCode, Code, FunctionCode, Instruction
 from tile.backends.interp.spin_loops import ObservedAccesses

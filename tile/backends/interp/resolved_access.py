@@ -11,13 +11,12 @@ zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.view_bytes import ViewBytes
 from tile.ir.core import Operation

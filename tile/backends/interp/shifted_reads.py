@@ -8,11 +8,11 @@ all programs has the same resolution, moved; only its bounds and its alignment a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.resolved_access import Buffer, Strided
 from tile.backends.interp.values import Affine, Array, Repeated
 

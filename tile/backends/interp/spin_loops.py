@@ -18,11 +18,10 @@ again when all batches wait (`Wait.serves`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.analysis.exit_slice import ExitSlice
 from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.tuning import TUNING

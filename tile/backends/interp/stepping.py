@@ -10,11 +10,11 @@ which may inspect any state and returns when the programs are to continue. A wat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.bytecode import BlockCode, Instruction, Run
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch, StepResult

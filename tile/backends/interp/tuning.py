@@ -5,7 +5,8 @@ The bytes of one value over a batch of programs are a setting (`TILE_INTERP_CHUN
 
 from __future__ import annotations
 
-from tile._dataclasses import dataclass
+from dataclasses import dataclass
+
 from tile.measured import constant
 
 

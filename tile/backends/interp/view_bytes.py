@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.values import Array
 
 # Products of two residues below this fit 64 bits.

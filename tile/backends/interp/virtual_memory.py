@@ -21,12 +21,12 @@ import ctypes
 import mmap
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.base import accessible
 from tile.backends.interp.resolved_access import (
     Buffer,

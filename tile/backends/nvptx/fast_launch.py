@@ -27,9 +27,9 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Grid
 from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
 from tile.backends.nvptx.driver import Device

@@ -11,12 +11,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.host_memory import Array, HostRange, merged_ranges, range_at
 from tile.backends.nvptx import driver
 from tile.errors import ArgumentValueError

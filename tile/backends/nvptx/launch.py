@@ -6,11 +6,11 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile._lazy import lazy_import
 from tile.backends.base import Artifact, Grid, LaunchArgument
 from tile.backends.capabilities import BoundLaunch, KernelInfo, Passed, Timer

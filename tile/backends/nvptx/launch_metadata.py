@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Assertion
 
 # the global variable for the address of the fault record, which the launcher sets

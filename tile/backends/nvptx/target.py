@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.backends.nvptx.architectures import parse
 from tile.errors import BackendError
 from tile.ir.ops.reduce import ReduceKind

@@ -22,13 +22,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
-from tile._dataclasses import dataclass
 from tile.backends.opencl import tuning
 from tile.backends.opencl.target import NAMED, SIMD_CPU, WARP, Capabilities
 from tile.config import config

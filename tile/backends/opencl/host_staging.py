@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from tile._dataclasses import dataclass
 from tile.backends.base import LaunchArgument
 from tile.backends.host_memory import Array, HostRange, merged_ranges, range_at
 from tile.backends.opencl import devices

@@ -13,10 +13,9 @@ text for that class can be produced on a machine that has no such device:
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.backends.opencl import tuning
 from tile.backends.opencl.tuning import OpenclTuning
 from tile.ir.types import I32, U32

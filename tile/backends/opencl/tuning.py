@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tile._dataclasses import dataclass
 from tile.measured import constant
 
 _ARRAYS = "docs/notes/opencl.md#fragments-as-arrays"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.codegen.emitter import FunctionEmitter
 from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Function, Operation, Value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.debugger.commands.command_base import CommandBase
 from tile.debugger.source_files import display_path, find, functions, why_no_stop
 from tile.debugger.stop_points import Breakpoint, Condition, NoBreakpointError

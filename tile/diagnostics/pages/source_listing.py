@@ -10,11 +10,10 @@ import keyword
 import linecache
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from tile._dataclasses import dataclass
 from tile.debugger.source_files import functions, span
 from tile.location import cell_of
 

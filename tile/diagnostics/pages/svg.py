@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.heatmap import ArrayView, CellGrid
 
 TIMES = "\N{MULTIPLICATION SIGN}"

@@ -22,10 +22,10 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, ClassVar, TypeVar, cast
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import (

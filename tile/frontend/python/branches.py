@@ -15,8 +15,8 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.frontend.python.lowering_context import (
     Binding,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, CompilationError, TileError
 from tile.frontend.python.aggregates import (
     Aggregate,

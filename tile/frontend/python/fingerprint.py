@@ -12,12 +12,11 @@ import sys
 import tokenize
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile._lazy import is_lazy_reexport
 from tile.frontend.python.constexpr_function import StaticFunction
 from tile.frontend.python.source import ABSENT, DeviceFunction, Source, cell_contents, names_read

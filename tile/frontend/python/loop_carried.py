@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.frontend.python.debug_info import drop_variable
 from tile.frontend.python.lowering_context import (

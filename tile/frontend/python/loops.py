@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.frontend.python.assignment import assign
 from tile.frontend.python.branches import guard
 from tile.frontend.python.debug_info import emit_backedge_step, emit_step

@@ -13,9 +13,9 @@ import difflib
 import linecache
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError, TileError, TypeRuleError, UnsupportedSyntaxError
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import describe, name_leaves

@@ -12,11 +12,10 @@ import textwrap
 import tokenize
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, CompilationError
 from tile.language.base.tensor import Tensor
 from tile.location import Loc

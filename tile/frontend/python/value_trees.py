@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tile._dataclasses import dataclass
 from tile.ir.types import (
     BF16,
     F8E4M3,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.language import debug, linalg, math, memory, program, python_builtins, reductions, shape

@@ -8,10 +8,9 @@ place, element by element; they are all to hold.
 from __future__ import annotations
 
 import ast
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar, dataclass_transform
 
-from tile._dataclasses import dataclass
 from tile.frontend.triton_c.c_types import CType
 from tile.ir.types import Scalar
 

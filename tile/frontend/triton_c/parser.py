@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import resources
 
 try:
@@ -16,7 +17,6 @@ except ModuleNotFoundError as missing:
         name="lark",
     ) from missing
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.location import Loc
 

@@ -6,12 +6,11 @@ import ast
 import difflib
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from lark import Token, Tree
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.frontend.python.debug_info import UNNAMED
 from tile.frontend.triton_c.c_types import CType

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.ir.declare import op
 from tile.ir.types import (
     I1,

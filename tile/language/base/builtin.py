@@ -16,9 +16,9 @@ import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.pickling import PickledByName
 from tile.tracebacks import public_function

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.dtype_members import NamedType, Signedness
 from tile.ir.types import (

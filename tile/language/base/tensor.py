@@ -7,9 +7,9 @@ was made on the host.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.types import Pointer, Scalar, Tile, Type
 

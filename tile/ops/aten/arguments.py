@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 
 Arguments = SimpleNamespace

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.ops.aten.arguments import (
     Arguments,
     Layout,

@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tile
 import tile.language as tl
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, Operand
 

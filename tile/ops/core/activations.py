@@ -6,11 +6,11 @@ Gimpel, arXiv:1606.08415), whose error against `gelu_erf` is below 5e-4.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import tile
 import tile.language as tl
-from tile._dataclasses import dataclass
 from tile.ops.core.activation_references import REFERENCES, Function
 
 ROOT = tl.constexpr(0.7978845608028654)  # sqrt(2 / pi)

@@ -7,9 +7,9 @@ then the new ones. An argument that is the same as an earlier one has its positi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tile._dataclasses import dataclass
 from tile.ops.core.array_arguments import Arguments, Source, address_of
 from tile.ops.core.new_arrays import DType, Maker, Shape
 from tile.ops.core.separation import Separation

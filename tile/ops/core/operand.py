@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.ops.core.call_records import ALIGNMENT
 from tile.ops.core.new_arrays import DType, Shape, row_major

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.frontend.python.source import DeviceFunction
 from tile.instrumentation import Scoped
 from tile.ir.types import Scalar

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from tile._dataclasses import dataclass
 
 Configuration = Mapping[str, Any]
 Bounds = tuple[float, ...]

@@ -8,11 +8,10 @@ are enough for a dot.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import tile
 import tile.language as tl
-from tile._dataclasses import dataclass
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType

@@ -10,11 +10,10 @@ gradient of an image is a convolution of this form, too (convolution_phases.py).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tile.language as tl
-from tile._dataclasses import dataclass
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.new_arrays import DType
 from tile.ops.image.images import Image

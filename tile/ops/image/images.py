@@ -5,10 +5,9 @@ Kernels address elements by strides. Convolutions copy planes where that pays (a
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.ops.core.call import Call, Operand
 from tile.ops.core.new_arrays import DType
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import tile
-from tile._dataclasses import dataclass
 from tile.ops.image.windows import Windows
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import tile
-from tile._dataclasses import dataclass
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.division import divisor
 from tile.ops.image.conv_arguments import image_size

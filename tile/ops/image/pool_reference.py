@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.ops.core.call import Call
 from tile.ops.core.reference import Array, wide
 from tile.ops.image.conv_arguments import channels_in, channels_last

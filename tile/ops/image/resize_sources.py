@@ -8,13 +8,13 @@ Sources are fractions of integers, so that pixels and weights are exact in every
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import tile
 import tile.language as tl
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
 from tile.ops.core.division import divisor

@@ -7,10 +7,9 @@ which overlap, and windows of one column.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import tile
-from tile._dataclasses import dataclass
 from tile.ops.core.call import Call
 from tile.ops.core.new_arrays import DType
 from tile.ops.image.aligned_images import Copy, new_image, viewed

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import MOST_INTEGER, Call
 from tile.ops.core.reference import Array

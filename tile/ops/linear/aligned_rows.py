@@ -7,11 +7,11 @@ writes an operand once, which pays where a matmul uses each element often.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tile
 import tile.language as tl
-from tile._dataclasses import dataclass
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType

@@ -12,10 +12,10 @@ which are columns of b then.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import tile
-from tile._dataclasses import dataclass
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.linear.balanced_tiles import balanced_tiles

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tile
 import tile.language as tl
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ops.core.call import BF16, F16, F32, Call, Operand
 from tile.short_repr import short_repr

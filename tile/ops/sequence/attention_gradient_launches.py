@@ -6,10 +6,10 @@ Attention of equal lengths and that of sequences of different lengths share them
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import tile
-from tile._dataclasses import dataclass
 from tile.ops.core.batched_grid import BatchedGrid, batched_grid
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import Shape

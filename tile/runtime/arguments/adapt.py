@@ -14,11 +14,11 @@ import operator
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, TileError
 from tile.frontend.python.source import DeviceFunction
 from tile.ir.numpy_dtypes import numpy_dtype

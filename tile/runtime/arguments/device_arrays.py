@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.base import footprint
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.ir.numpy_dtypes import SCALAR_OF_DTYPE, numpy_dtype

@@ -8,11 +8,11 @@ arrays through the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError
 from tile.runtime.arguments.adapt import adapt
 from tile.runtime.arguments.device_arrays import DeviceArray, PointerArray

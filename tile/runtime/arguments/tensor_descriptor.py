@@ -13,11 +13,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.types import I32, I64, Pointer, Scalar

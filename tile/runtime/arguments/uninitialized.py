@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tile._dataclasses import dataclass
 from tile.backends.base import footprint
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.arguments.device_arrays import Array

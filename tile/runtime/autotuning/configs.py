@@ -14,9 +14,9 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Options
 from tile.errors import (
     ArgumentTypeError,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.analysis.workload import Workload
 from tile.backends.base import Options
 from tile.runtime.autotuning.kernel_space import Profile, has_instruction

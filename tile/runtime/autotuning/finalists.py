@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-
-from tile._dataclasses import dataclass
 
 Numbers = npt.NDArray[np.float64]
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tile import backends
-from tile._dataclasses import dataclass
 from tile.analysis.workload import Workload, workload
 from tile.backends.base import MOST_WARPS, Target
 from tile.backends.capabilities import ThreadLowering

@@ -16,13 +16,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tile._dataclasses import dataclass
 from tile.errors import ArgumentTypeError, ArgumentValueError
 from tile.runtime.autotuning.finalists import Measured, run_off
 from tile.short_repr import short_repr

@@ -13,10 +13,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Options
 from tile.errors import ArgumentTypeError, ArgumentValueError, AutotunerError
 from tile.runtime.autotuning.configs import OPTION_FIELDS, Config, user_code

@@ -22,11 +22,11 @@ import platform
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tile import backends
-from tile._dataclasses import dataclass
 from tile.backends.base import Target
 from tile.backends.capabilities import DeviceNamed
 from tile.cache import cache_folder

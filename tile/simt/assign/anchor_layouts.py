@@ -20,9 +20,8 @@ first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import control, debug, indexing, memory, reduce, shape

@@ -32,10 +32,9 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import accesses_global

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.analysis.axis_info import AxisInfoResult, contiguous_axis
 from tile.analysis.dot_tiles import multiplied_depth, used_columns
 from tile.ir.builder import Builder
@@ -67,9 +67,6 @@ class DotTiling:
         return self.thread_tile, self.thread_columns or self.thread_tile
 
 
-DEFAULT_TILING = DotTiling()
-
-
 def mma_instruction(op: Operation, target: SimtTarget, num_warps: int) -> MmaShape | None:
     """Return the largest mma instruction of a target for a `dot`; None if none fits."""
     a, acc = op.inputs[0].type, op.inputs[2].type
@@ -104,7 +101,7 @@ def mma_warps(
     num_warps: int,
     *,
     rows: bool,
-    tiling: DotTiling = DEFAULT_TILING,
+    tiling: DotTiling = DotTiling(),
 ) -> tuple[int, int]:
     """Return how many warps share the rows and the columns of the result of an mma dot.
 
@@ -124,7 +121,7 @@ def fma_accumulator_layout(
     extents: tuple[int, ...],
     lanes: int,
     num_warps: int,
-    tiling: DotTiling = DEFAULT_TILING,
+    tiling: DotTiling = DotTiling(),
     simd_width: int = 1,
 ) -> LinearLayout:
     """Return the layout of the accumulator of an FMA dot; the axes are (batch,) m, n.
@@ -173,7 +170,7 @@ def replace_dots(
     axes: AxisInfoResult,
     target: SimtTarget,
     num_warps: int,
-    usual: DotTiling = DEFAULT_TILING,
+    usual: DotTiling = DotTiling(),
     own: Mapping[Operation, DotTiling] | None = None,
 ) -> dict[Operation, DotLayouts]:
     """Replace each `dot` for which the target has instructions by a `wgmma` or a `mma_dot`.

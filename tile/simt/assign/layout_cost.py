@@ -9,10 +9,9 @@ or converts them or their operands.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.op_definition import Trait

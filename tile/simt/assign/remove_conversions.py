@@ -37,8 +37,8 @@ several layouts, for the addresses of tiles, of vectors, and for masks. They are
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.module import Module

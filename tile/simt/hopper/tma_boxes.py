@@ -24,10 +24,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from tile._dataclasses import dataclass
 from tile.analysis.uniformity import launch_value
 from tile.ir.core import Operation
 from tile.ir.ops.descriptor import OFFSET_BITS

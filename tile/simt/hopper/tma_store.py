@@ -35,10 +35,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, cycle
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of

@@ -33,10 +33,10 @@ of the instruction, and is computed in the same iteration, stays in registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import Trait

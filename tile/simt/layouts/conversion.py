@@ -42,8 +42,8 @@ Efficient Tensor Computation Using F2" (arXiv 2505.23819).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import (
     BLOCK,

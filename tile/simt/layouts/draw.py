@@ -16,10 +16,10 @@ import colorsys
 import html
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.simt.layouts.dims import BLOCK, LANE, OFFSET, REGISTER, WARP, require, sizes
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import BANKS

@@ -99,13 +99,13 @@ part of a longer text, such as a type's, ends at the first `}`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from tile._dataclasses import dataclass
 from tile.ir.types import declare_layout
 from tile.ir.value_parser import TokenReader
 from tile.simt.layouts import f2

@@ -52,12 +52,11 @@ finds lanes that fit together across these groups; never worse.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, log2_of, require
 from tile.simt.layouts.linear_layout import IntArray, LinearLayout, identity1d

@@ -22,11 +22,11 @@ three from 0. Then the layout with the fewest wavefronts of those for two is tak
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import combinations
 from operator import xor
 
-from tile._dataclasses import dataclass
 from tile.simt.layouts import f2
 from tile.simt.layouts.conversion import conflict_free
 from tile.simt.layouts.dims import LANE, OFFSET, REGISTER, WARP, Dims, bits_of, log2_of

@@ -29,8 +29,8 @@ Two lanes that swap half of their registers take two steps, and in the first kee
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions, log2_of
 from tile.simt.layouts.linear_layout import LinearLayout

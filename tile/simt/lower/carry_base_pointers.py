@@ -15,8 +15,8 @@ f16 matmuls of 4097^3, bytes of spill stores and instructions in the loop (ptxas
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis.liveness import liveness
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value

@@ -16,8 +16,8 @@ A negative divisor negates the quotient. The quotient by 0, which is undefined, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis.ranges import Ranges, ranges
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value

@@ -13,7 +13,8 @@ The roundings are the same; a quotient that is subnormal may be rounded once mor
 
 from __future__ import annotations
 
-from tile._dataclasses import dataclass
+from dataclasses import dataclass
+
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of

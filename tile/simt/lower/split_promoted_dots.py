@@ -7,8 +7,8 @@ thread holds two tiles of sums. A part of the columns at a time takes half of on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis.liveness import liveness
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value

@@ -15,10 +15,9 @@ therefore opaque values as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of

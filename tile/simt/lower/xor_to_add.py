@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Operation, Value
 from tile.ir.module import Module

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from tile._dataclasses import dataclass
 from tile.analysis.call_graph import CallGraph
 from tile.analysis.liveness import Numbers
 from tile.errors import OutOfResourcesError, PassError

@@ -9,9 +9,9 @@ separately; everything else is relabeling.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import module_aliases
 from tile.ir.core import Block, Operation
 from tile.ir.module import Module

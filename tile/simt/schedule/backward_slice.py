@@ -11,8 +11,8 @@ in another iteration (`copy_shifted`) has another offset, and the count of that 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.effects import is_pure

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from tile._dataclasses import dataclass
 from tile.errors import PassError
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import constant_of, iterations

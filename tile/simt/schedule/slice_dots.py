@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.module import Module

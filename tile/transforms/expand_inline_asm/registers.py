@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.core import Value
 from tile.ir.expressions import Expression, signed, unsigned

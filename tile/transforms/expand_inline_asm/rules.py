@@ -15,9 +15,9 @@ half by the rule of its element.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
-from tile._dataclasses import dataclass
 from tile.ir.expressions import Expression, signed, unsigned
 from tile.ir.op_definition import OpDef
 from tile.ir.types import (

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 
 

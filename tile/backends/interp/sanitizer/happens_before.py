@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array
 

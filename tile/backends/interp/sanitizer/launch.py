@@ -8,13 +8,12 @@ the checks (`SanitizerState`), and adds faults to a report or raises the first o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import module_aliases
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.bytecode import Code, Instruction

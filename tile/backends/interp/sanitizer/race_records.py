@@ -23,12 +23,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.host_memory import span
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Buffer, Strided

@@ -7,14 +7,13 @@ other state of its checks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.base import LaunchArgument
 from tile.backends.interp.fault_report import FaultCollector, place_of, report_faults
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch

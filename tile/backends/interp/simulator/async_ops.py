@@ -11,10 +11,10 @@ TMA loads complete on mbarriers (`mbarriers.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.simulator.shared_memory import (
     Fault,
     SharedFaultError,

@@ -7,9 +7,10 @@ cluster's barrier has seen what the others did before they arrived. That is a re
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.program_batch import ParkedError
 from tile.backends.interp.simulator.shared_memory import SharedMemory
 from tile.backends.interp.values import Array, Rows

@@ -9,10 +9,9 @@ values, or keep uniform values in other registers.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tile._dataclasses import dataclass
 from tile.analysis.liveness import liveness
 from tile.ir.core import Function, Operation
 from tile.ir.shared_type import Shared

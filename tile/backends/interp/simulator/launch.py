@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.interp.bytecode import Code, Instruction
 from tile.backends.interp.executor import Executor

@@ -13,10 +13,10 @@ initialized, and the program waits there before it invalidates the mbarrier, or 
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.program_batch import ParkedError
 from tile.backends.interp.simulator.clusters import Clusters
 from tile.backends.interp.simulator.shared_memory import SharedMemory, Touch

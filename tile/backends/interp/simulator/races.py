@@ -10,9 +10,10 @@ every race reported is one. Atomic operations are not checked.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.values import Array, Rows
 from tile.backends.interp.virtual_memory import WINDOW_BITS, DetectedFaultError, Memory, lazy_zeros

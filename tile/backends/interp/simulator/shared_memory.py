@@ -26,12 +26,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.simulator.threads import ThreadMap
 from tile.backends.interp.values import Array

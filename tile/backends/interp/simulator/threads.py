@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.interp.values import Array, Rows
 from tile.simt.layouts.linear_layout import LinearLayout
 

@@ -7,11 +7,11 @@ runs such code, with or without checks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Grid, LaunchArgument
 from tile.backends.host_memory import allocation, span
 from tile.backends.interp.bytecode import Code, Run

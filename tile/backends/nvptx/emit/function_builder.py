@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Assertion, Options
 from tile.backends.nvptx.architectures import DATA_LAYOUT, TRIPLE, has_dependent_launches
 from tile.backends.nvptx.launch_metadata import TensorMap

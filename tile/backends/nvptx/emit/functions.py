@@ -12,9 +12,9 @@ ISA, "griddepcontrol".)
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import accumulate
 
-from tile._dataclasses import dataclass
 from tile.analysis.liveness import Liveness, liveness
 from tile.backends.base import Options
 from tile.backends.nvptx.emit import RULES

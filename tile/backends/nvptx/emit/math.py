@@ -13,7 +13,8 @@ tanh.approx is accurate to 11 bits.
 
 from __future__ import annotations
 
-from tile._dataclasses import dataclass
+from dataclasses import dataclass
+
 from tile.backends.nvptx.emit.float_bounds import LEAST_NORMAL, lower_bound
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble

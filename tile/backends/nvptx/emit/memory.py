@@ -6,7 +6,8 @@ kernel runs: ptxas may move them above stores and barriers.
 
 from __future__ import annotations
 
-from tile._dataclasses import dataclass
+from dataclasses import dataclass
+
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.vectors import (

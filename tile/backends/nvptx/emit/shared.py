@@ -8,9 +8,8 @@ So a loop with wgmma carries a counter in addition to the iteration.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tile._dataclasses import dataclass
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder, SharedAddress
 from tile.backends.nvptx.emit.inline_asm import assemble, braces
 from tile.backends.nvptx.emit.memory import (

@@ -10,9 +10,8 @@ byte offsets between its strips and between its groups of 8 rows; and its swizzl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tile._dataclasses import dataclass
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import Operand as AsmOperand
 from tile.backends.nvptx.emit.inline_asm import assemble, braces

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
-from tile._dataclasses import dataclass
 from tile.analysis.call_graph import CallGraph
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.register_arrays import RegisterArray, stored_array

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import product
 
-from tile._dataclasses import dataclass
 from tile.backends.opencl.emit.arith import Element, narrow, wide
 from tile.backends.opencl.emit.function_builder import FunctionBuilder, Registers, Rule
 from tile.backends.opencl.emit.register_arrays import Index, RegisterArray, stored_array

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import alias
 from tile.backends.opencl.emit.module import FOR_EACH, Line, Names, Source
 from tile.backends.opencl.emit.register_arrays import (

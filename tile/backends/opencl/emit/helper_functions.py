@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.backends.opencl.emit.libdevice_functions import TABLES, table_text, texts
 from tile.backends.opencl.emit.library import source
 from tile.backends.opencl.target import COPIES, LANE_REDUCTIONS, ROUNDING, SHUFFLES

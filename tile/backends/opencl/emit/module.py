@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tile._dataclasses import dataclass
 from tile.backends.base import Assertion, Options
 from tile.backends.opencl.emit.helper_functions import ASSEMBLY, entry
 from tile.backends.opencl.emit.types import carrier, stored

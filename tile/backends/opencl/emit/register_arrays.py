@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import overload
 
-from tile._dataclasses import dataclass
 from tile.backends.opencl.target import Capabilities
 from tile.codegen.emitter import overlap
 from tile.ir.core import Function, Operation, Value

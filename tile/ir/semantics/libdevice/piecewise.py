@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, getcontext, localcontext
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.ir.numpy_dtypes import Array
 
 # The coefficients around a center up to a degree, the lowest power first.

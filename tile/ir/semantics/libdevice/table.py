@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tile._dataclasses import dataclass
 from tile.ir.numpy_dtypes import F32, F64, Array
 from tile.ir.semantics.arith import mulhi
 from tile.ir.semantics.libdevice import (

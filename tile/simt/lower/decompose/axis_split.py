@@ -19,9 +19,9 @@ The operations that split a tile so, and those that make the indices along an ax
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Value
 from tile.ir.ops import shape
 from tile.simt.layouts.axes import axis_mask

@@ -14,9 +14,9 @@ the lane is moved before and after all shuffles, which are then done at once:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.errors import CompilationError
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef

@@ -8,9 +8,9 @@ is linear, so vectors are numbered by bits of the register number, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, shape

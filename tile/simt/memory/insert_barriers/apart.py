@@ -19,9 +19,9 @@ iterations of a loop.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 
-from tile._dataclasses import dataclass
 from tile.analysis.index_forms import IndexForms, NoFormError, index_forms
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of

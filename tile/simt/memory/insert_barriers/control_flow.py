@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import Alias, PointsTo
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import iterations

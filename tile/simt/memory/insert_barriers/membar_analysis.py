@@ -16,10 +16,9 @@ youngest first. A completed one has been an ordinary read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import PointsTo
 from tile.errors import CompilationError
 from tile.ir.core import Block, Operation, Value

@@ -30,10 +30,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tile._dataclasses import dataclass
 from tile.analysis.alias import Alias, PointsTo, disjoint_pairs
 from tile.errors import PassError
 from tile.ir.core import Operation, Value

@@ -16,9 +16,8 @@ transposed or reshaped view.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Operation, Value
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, shape

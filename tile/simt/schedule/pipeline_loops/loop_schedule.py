@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Operation
 
 

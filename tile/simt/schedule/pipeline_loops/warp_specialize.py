@@ -30,9 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 
-from tile._dataclasses import dataclass
 from tile.analysis.liveness import liveness
 from tile.ir.core import Block, Function, Operation, Value, clone
 from tile.ir.effects import is_pure

@@ -50,10 +50,9 @@ than before or after them (docs/notes/scheduling.md).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
-from tile._dataclasses import dataclass
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, math, shape
