@@ -164,14 +164,20 @@ def conversion_limit(target: SimtTarget) -> int:
     return target.shared_bytes // target.tuning.conversion_share
 
 
+def shared_conversion(op: Operation, target: SimtTarget) -> SharedConversion | None:
+    """Return how a `convert_layout` goes through shared memory; None if it does not."""
+    (value,) = op.inputs
+    bits = value.type.element.storage_bits
+    plan = plan_tile_conversion(layout_of(value), layout_of(op.result), bits, target)
+    return plan if isinstance(plan, SharedConversion) else None
+
+
 def conversion_bytes(op: Operation, target: SimtTarget) -> int:
     """Return the shared memory that a `convert_layout` takes at a time, in bytes."""
-    (value,) = op.inputs
-    src, dst = layout_of(value), layout_of(op.result)
-    bits = value.type.element.storage_bits
-    if not isinstance(plan_tile_conversion(src, dst, bits, target), SharedConversion):
+    if shared_conversion(op, target) is None:
         return 0
-    most, size = conversion_limit(target), tile_bytes(src, bits)
+    src, dst = layout_of(op.inputs[0]), layout_of(op.result)
+    most, size = conversion_limit(target), tile_bytes(src, op.result.type.element.storage_bits)
     return size if size <= most or find_split(src, dst) is None else most
 
 
@@ -208,13 +214,12 @@ def shared_cost(plan: SharedConversion, bits: int, target: SimtTarget) -> int:
 
 
 def _convert(op: Operation, target: SimtTarget, one: LinearLayout) -> None:
-    (value,) = op.inputs
-    src, dst = layout_of(value), layout_of(op.result)
-    bits = value.type.element.storage_bits
-    plan = plan_tile_conversion(src, dst, bits, target)
-    if not isinstance(plan, SharedConversion):
+    plan = shared_conversion(op, target)
+    if plan is None:
         return
-    cut = find_split(src, dst) if tile_bytes(src, bits) > conversion_limit(target) else None
+    src, dst = layout_of(op.inputs[0]), layout_of(op.result)
+    size = tile_bytes(src, op.result.type.element.storage_bits)
+    cut = find_split(src, dst) if size > conversion_limit(target) else None
     if cut is None:
         _through(op, plan.layout, target)
         return

@@ -12,10 +12,9 @@ from tile.ir.ops import memory
 from tile.ir.passes import module_pass
 from tile.ir.types import Tile
 from tile.simt import ops
-from tile.simt.layouts.conversion import SharedConversion
-from tile.simt.memory.expose_shared import plan_tile_conversion
+from tile.simt.memory.expose_shared import shared_conversion
 from tile.simt.ops.layout import convert_layout
-from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.ops.layout_inference import LayoutBuilder
 from tile.simt.ops.mma import mma_dot
 from tile.simt.schedule.dot_slices import K_AXES, tile_bytes
 from tile.simt.schedule.resources import Resources, pressure, tile_registers
@@ -71,7 +70,7 @@ def _invariant_operands(loop: Operation, target: SimtTarget) -> list[Operation]:
         and op.defn is convert_layout
         and op.block is loop.block
         and all(_is_dot_of_loop(user, loop.block) for user in op.result.users)
-        and isinstance(_plan(op, target), SharedConversion)
+        and shared_conversion(op, target)
     ]
     return sorted(conversions, key=lambda op: tile_registers(op.result), reverse=True)
 
@@ -83,12 +82,6 @@ def _is_dot_of_loop(op: Operation, block: Block | None) -> bool:
     return in_loop and op.defn is mma_dot
 
 
-def _plan(op: Operation, target: SimtTarget) -> object:
-    (value,) = op.inputs
-    bits = value.type.element.storage_bits
-    return plan_tile_conversion(layout_of(value), layout_of(op.result), bits, target)
-
-
 def _are_short(loop: Operation, loads: Sequence[Value], live: Liveness, target: SimtTarget) -> bool:
     """Return True if registers do not suffice for all tiles in a loop, and those loaded early."""
     ahead = 0 if target.cp_async_bytes else sum(map(tile_registers, loads))
@@ -97,8 +90,8 @@ def _are_short(loop: Operation, loads: Sequence[Value], live: Liveness, target: 
 
 def _store(op: Operation, target: SimtTarget) -> None:
     """Store the operand of a conversion in a buffer, and load it in front of each use."""
-    plan, result = _plan(op, target), op.result
-    assert isinstance(plan, SharedConversion)
+    plan, result = shared_conversion(op, target), op.result
+    assert plan is not None
     mem = LayoutBuilder.before(op).store(op.inputs[0], plan.layout, result.name)
     for user, index in list(result.uses):
         load = LayoutBuilder.before(user)(ops.shared.local_load, mem, result=result.type)

@@ -79,13 +79,9 @@ def tile_registers(value: Value) -> int:
     ty = value.type
     if not isinstance(ty, Fragment | Tile) or not isinstance(ty.element, Scalar):
         return 0
-    if ty.element == I1 or (ty.element == I32 and not _is_sum(value)) or _is_filled(value):
+    if ty.element == I1 or (ty.element == I32 and not _is_sum(value)):
         return 0
-    return register_count(value)
-
-
-def _is_filled(value: Value) -> bool:
-    return value.op is not None and value.op.defn in _FILLED
+    return 0 if value.op is not None and value.op.defn in _FILLED else register_count(value)
 
 
 def _is_sum(value: Value) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation, Value
@@ -109,7 +108,8 @@ class _Operand:
         """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
         tile, layout = tile_type(self.source), layout_of(self.source)
         bits = tile.of.storage_bits
-        shared = _buffer_layout(layout, self.read_layout, self.axis, part, extent, bits, banks)
+        slices = slice_layout(sliced(self.read_layout, self.axis, extent), self.axis, part)
+        shared = conflict_free(slice_layout(layout, self.axis, part), slices, bits, banks)
         mem = build(ops.shared.local_alloc, result=Shared(shared.shape, tile.of, shared))
         if shared.shape == tile.shape:
             build.op(ops.shared.local_store, mem, self.source)
@@ -136,21 +136,6 @@ class _Operand:
         for op in (*reversed(self.between), self.source.op):
             if not op.result.uses:
                 op.erase()
-
-
-@lru_cache(maxsize=1024)
-def _buffer_layout(
-    source: LinearLayout,
-    read: LinearLayout,
-    axis: int,
-    part: int,
-    extent: int,
-    bits: int,
-    banks: Banks,
-) -> LinearLayout:
-    """Return the layout of a buffer for a part of k, stored from one layout and read in another."""
-    slices = slice_layout(sliced(read, axis, extent), axis, part)
-    return conflict_free(slice_layout(source, axis, part), slices, bits, banks)
 
 
 # -- loops
