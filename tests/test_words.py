@@ -27,9 +27,6 @@ PRIVATE = frozenset(
 )
 ALLOWED = {
     "__slots__": "Python's name",
-    "ArrivalError": "the old name of an error, for users' code",
-    "MAX_FACTOR": "a factor of a product of numbers",
-    "ProductInFlightError": "the old name of an error, for users' code",
     "N_ROUNDS_DEFAULT": "Triton's name: rounds of the Philox cipher",
     "ROUNDS": "rounds of the Philox cipher",
     "cuda_home": "CUDA_HOME, NVIDIA's environment variable",
@@ -92,7 +89,7 @@ PRODUCTS = """
     tests/conformance/test_dot_loops.py tests/extending/test_pass.py tests/fuzz/generate.py
     tests/ir/test_libdevice.py tests/ir/test_semantics.py tests/ops/cases.py
     tests/simt/edge_kernels.py tests/simt/test_legalize.py tests/typing/correct.py
-    tile/backends/interp/sanitizer/overflow.py tile/backends/interp/view_bytes.py
+    tile/backends/interp/sanitizer/overflow.py
     tile/backends/nvptx/emit/arith.py tile/backends/opencl/emit/arith.py
     tile/backends/opencl/emit/registers.py tile/codegen/llvm/arith.py tile/ir/ops/dot.py
     tile/ir/semantics/arith.py tile/ir/semantics/dot.py tile/ir/semantics/libdevice/bits.py
@@ -267,10 +264,7 @@ def test_spelling_is_american() -> None:
         for word in re.findall(r"[A-Za-z]+", path.read_text(encoding="utf-8"))
         if BRITISH.search(word)
     }
-    assert sorted(british) == [  # a name of earlier versions, which users may have
-        ("uninitialised", "tests/runtime/test_empty.py"),
-        ("uninitialised", "tile/__init__.py"),
-    ]
+    assert sorted(british) == []
 
 
 # Names in prose that stand for something outside of this project's code.

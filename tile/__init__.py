@@ -67,8 +67,6 @@ __version__ = VERSION
 # Launches in functions that torch.compile compiles.
 call_after_import("torch._dynamo", "tile.torch.dynamo", "register")
 
-uninitialised = uninitialized  # its name in earlier versions
-
 __all__ = [
     "Autotuner",
     "CompiledKernel",

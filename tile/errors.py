@@ -217,11 +217,6 @@ class WgmmaInFlightError(SharedMemoryError):
     """An access to the accumulator or an operand of a wgmma that was not waited for."""
 
 
-# Their names in earlier versions, for programs that catch them.
-ArrivalError = MbarrierError
-ProductInFlightError = WgmmaInFlightError
-
-
 class DivergenceError(ExecutionError):
     """A warp-wide or program-wide operation that some of the threads do not execute."""
 

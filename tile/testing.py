@@ -11,12 +11,11 @@ import html
 import importlib
 import re
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -39,8 +38,6 @@ __all__ = [
 
 Row = dict[str, Any]
 Array = npt.NDArray[Any]
-
-PROGRESS_AFTER_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -195,18 +192,12 @@ def _optional(module: str, asked_by: str) -> ModuleType:
 
 def _measure(fn: Callable[..., Any], benchmark: Benchmark, kwargs: Mapping[str, Any]) -> list[Row]:
     rows: list[Row] = []
-    progress = _Progress(sys.stderr, benchmark)
-    try:
-        for x in benchmark.x_vals:
-            point = benchmark.point(x)
-            row = dict(point)
-            for value, name in zip(benchmark.line_vals, benchmark.line_names, strict=True):
-                progress.step(point, name)
-                call = {**point, benchmark.line_arg: value, **benchmark.args}
-                row.update(_columns(name, fn(**call, **kwargs), call))
-            rows.append(row)
-    finally:
-        progress.clear()
+    for x in benchmark.x_vals:
+        row = benchmark.point(x)
+        for value, name in zip(benchmark.line_vals, benchmark.line_names, strict=True):
+            call = {**benchmark.point(x), benchmark.line_arg: value, **benchmark.args}
+            row.update(_columns(name, fn(**call, **kwargs), call))
+        rows.append(row)
     return rows
 
 
@@ -224,34 +215,6 @@ def _columns(name: str, result: Any, call: Mapping[str, Any]) -> Row:
             "it returns a number, or a tuple (value, lowest, highest)"
         )
     return dict(zip(keys, values, strict=False))
-
-
-@dataclass
-class _Progress:
-    """A progress line on a terminal, shown once measuring takes long."""
-
-    stream: TextIO
-    benchmark: Benchmark
-    done: int = 0
-    width: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def step(self, point: Row, line: str) -> None:
-        self.done += 1
-        if self.stream.isatty() and time.monotonic() - self.started >= PROGRESS_AFTER_S:
-            total = len(self.benchmark.x_vals) * len(self.benchmark.line_vals)
-            at = ", ".join(f"{name}={value}" for name, value in point.items())
-            self._write(f"{self.benchmark.plot_name}: {self.done} of {total}: {at}, {line}")
-
-    def clear(self) -> None:
-        if self.width:
-            self._write("")
-            self.stream.write("\r")
-
-    def _write(self, text: str) -> None:
-        self.stream.write("\r" + text.ljust(self.width))
-        self.stream.flush()
-        self.width = len(text)
 
 
 def _cell(value: Any) -> str:

@@ -7,7 +7,7 @@ import pytest
 from tests import pocl
 from tile.errors import BackendError
 
-SIMULATED = ("interp", "interp:generic", "interp:mma", "interp:wide")
+SIMULATED = ("interp", "interp:generic", "interp:mma", "interp:warp64")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100")
 
 

@@ -194,7 +194,6 @@ def test_an_array_may_be_declared_uninitialized() -> None:
     assert reads(marked, n=4) and not reads(marked)
     np.testing.assert_array_equal(x, [2, 2, 2, 2, 1, 1, 1, 1])
     assert not reads(tile.uninitialized(marked), n=4)
-    assert tile.uninitialised is tile.uninitialized  # its name in earlier versions
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 import sys
 from types import SimpleNamespace
@@ -296,31 +295,6 @@ def test_benchmarks_that_do_not_fit_together_are_refused(changes):
 def test_two_plots_of_one_file_are_refused():
     with pytest.raises(ArgumentValueError, match="plot_name of its own"):
         perf_report([benchmark(plot_name="a/b"), benchmark(plot_name="a:b")])(measured)
-
-
-class Terminal(io.StringIO):
-    def __init__(self, tty):
-        super().__init__()
-        self.tty = tty
-
-    def isatty(self):
-        return self.tty
-
-
-@pytest.mark.parametrize(
-    ("tty", "after", "shown"), [(True, 0, True), (False, 0, False), (True, 60, False)]
-)
-def test_progress_shows_on_terminals_when_it_takes_long(monkeypatch, tty, after, shown):
-    terminal = Terminal(tty)
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(testing, "PROGRESS_AFTER_S", after)
-    perf_report(benchmark())(measured).run()
-    text = terminal.getvalue()
-    if shown:
-        assert "6 of 6: n=4, Beta" in text
-        assert text.split("\r")[-2].strip() == ""  # the line is gone in the end
-    else:
-        assert text == ""
 
 
 # --- assert_close --------------------------------------------------------------------------------

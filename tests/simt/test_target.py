@@ -9,7 +9,7 @@ import pytest
 from tile.errors import ArgumentValueError
 from tile.ir.types import BF16, F16, F32, I8, I32
 from tile.simt.layouts.mma_fragments import MmaShape
-from tile.simt.target import CP_ASYNC, GENERIC, MMA, TARGETS, WARP64, WGMMA, SimtTarget
+from tile.simt.target import GENERIC, MMA, TARGETS, WGMMA, SimtTarget
 
 FIELDS: dict[str, Any] = {
     "name": "x",
@@ -46,11 +46,6 @@ def test_targets_are_looked_up_by_name() -> None:
     assert [str(target) for target in TARGETS.values()] == list(TARGETS)
     with pytest.raises(ArgumentValueError, match="no target is named 'moon'; there are plain"):
         SimtTarget.parse("moon")
-
-
-def test_former_names_are_accepted() -> None:
-    former = [SimtTarget.parse(name) for name in ("async", "matrix", "group", "wide")]
-    assert former == [CP_ASYNC, MMA, WGMMA, WARP64]
 
 
 def test_what_groups_of_warps_multiply() -> None:

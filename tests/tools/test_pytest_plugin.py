@@ -132,14 +132,6 @@ def test_a_path_after_the_option_stays_a_path(tmp_path: Path, place: str) -> Non
     assert "1 failed, 1 passed" in done.stdout
 
 
-def test_the_earlier_name_is_the_same_plugin(tmp_path: Path) -> None:
-    (tmp_path / "test_mine.py").write_text(TESTS, encoding="utf-8")
-    done = pytest_in(
-        tmp_path, "-p", "no:pytest_tile", "-p", "tile.tools.pytest_plugin", "--tile-sanitize", "."
-    )
-    assert "1 failed, 1 passed" in done.stdout
-
-
 def test_a_run_without_the_option_imports_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import sys\n"

@@ -10,7 +10,6 @@ the SIMT simulator, which runs code for any of them.
     wgmma     with those, wgmma (warpgroup mma from shared memory), and TMA
     warp64    with shuffles, and warps of 64 lanes
 
-The former names of the last four, `async`, `matrix`, `group` and `wide`, are accepted as well.
 `atomic_vector_width` decides how many elements one vector atomic addition takes.
 """
 
@@ -164,10 +163,9 @@ class SimtTarget:
     @classmethod
     def parse(cls, text: str) -> SimtTarget:
         """Return the target of a name, as in textual pass pipelines."""
-        name = FORMER_NAMES.get(text, text)
-        if name not in TARGETS:
+        if text not in TARGETS:
             raise ArgumentValueError(f"no target is named {text!r}; there are {', '.join(TARGETS)}")
-        return TARGETS[name]
+        return TARGETS[text]
 
     def __str__(self) -> str:
         return self.name
@@ -242,7 +240,6 @@ WGMMA = replace(
 WARP64 = replace(GENERIC, name="warp64", warp_size=64)
 
 TARGETS = {target.name: target for target in (PLAIN, GENERIC, CP_ASYNC, MMA, WGMMA, WARP64)}
-FORMER_NAMES = {"async": "cp_async", "matrix": "mma", "group": "wgmma", "wide": "warp64"}
 
 
 def atomic_vector_width(op: Operation, target: SimtTarget) -> int:

@@ -39,7 +39,7 @@ from tile.runtime.arguments.tensor_descriptor import ALIGNMENT, TensorDescriptor
 from tile.runtime.grid import cdiv
 from tile.runtime.jit import JITFunction
 from tile.runtime.signature import parse_signature_type
-from tile.simt.target import FORMER_NAMES, TARGETS
+from tile.simt.target import TARGETS
 
 HELP = (__doc__ or "").split("\n\n", 2)[2]
 
@@ -161,7 +161,7 @@ def parse_target(text: str) -> Target:
     in `sm_90a`, is one of NVIDIA's. Raises `ArgumentValueError` for a backend alone: only a launch
     determines its architecture.
     """
-    if text in TARGETS or text in FORMER_NAMES:
+    if text in TARGETS:
         return Target("interp", text)
     backend, colon, _ = text.partition(":")
     target = Target.parse(text if colon or backend in backends.names() else f"nvptx:{text}")

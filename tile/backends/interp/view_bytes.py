@@ -16,9 +16,6 @@ import numpy as np
 
 from tile.backends.interp.values import Array
 
-# Products of two residues below this fit 64 bits.
-MAX_FACTOR = 1 << 31
-
 
 class Axis(NamedTuple):
     """An arithmetic progression from 0; the stride is positive, in units."""
@@ -96,8 +93,6 @@ def _contain(axes: Sequence[Axis], points: Array) -> Array:
         if sum(axis.last for axis in axes[index:]) < unit:  # two digits of the point
             high = [Axis(axis.stride // unit, axis.extent) for axis in axes[:index]]
             return _contain(high, points // unit) & _contain(axes[index:], points % unit)
-    if len(axes) == 2 and axes[1].stride < MAX_FACTOR:
-        return _contain_pair(axes[0], axes[1], points)
     return _search(axes, points)
 
 
@@ -107,23 +102,6 @@ def _is_term(points: Array, axis: Axis) -> Array:
         return np.asarray((points >= 0) & (points < axis.extent))
     index = points // axis.stride
     return np.asarray((index * axis.stride == points) & (index >= 0) & (index < axis.extent))
-
-
-def _contain_pair(first: Axis, second: Axis, points: Array) -> Array:
-    """Return which points are `i * a + j * b`.
-
-    The remainder by `b` determines `i` modulo `b`. It is enough to test the least such `i` that
-    leaves at most the largest `j * b`, since a larger `i` leaves less.
-    """
-    a, b = first.stride, second.stride
-    common = math.gcd(a, b)
-    modulus = b // common
-    inverse = pow(a // common, -1, modulus)
-    least = np.maximum(-((second.last - points) // a), 0)
-    most = np.minimum(points // a, first.extent - 1)
-    residue = points // common % modulus * inverse % modulus
-    index = least + (residue - least) % modulus
-    return np.asarray((points % common == 0) & (index <= most))
 
 
 def _search(axes: Sequence[Axis], points: Array) -> Array:
