@@ -4,7 +4,7 @@ An argument becomes, without copying: a NumPy array, a `DeviceArray`, a `MockArr
 for an array in a warmup), a Python or NumPy scalar, None, or a tuple of these. The adapter follows
 from the argument's type and is cached by type; other libraries' arrays are recognized by the array
 protocol that they implement: `__array_interface__` and `__cuda_array_interface__` are dictionaries
-with an unchecked address, type and shape. No memory is read before a dictionary was validated.
+with an unchecked address, type and shape. No memory is read before NumPy has validated one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import operator
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,7 @@ from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.device_arrays import (
     Array,
     DeviceArray,
-    DType,
     PointerArray,
-    contiguous_strides,
     element_type,
     pointer_array,
 )
@@ -48,52 +46,43 @@ CUDA = "__cuda_array_interface__"
 ADDRESS_BITS = 64
 
 
-@dataclass(frozen=True)
-class Interface:
-    """The contents of such a dictionary.
+def described(value: object, protocol: str, label: str) -> tuple[Array, Mapping[str, Any]]:
+    """Return the array that an object's dictionary describes, and the dictionary.
 
-    `strides` are in bytes, or None if the array is contiguous. `address` is None if the memory is
-    that of a buffer instead, or of the object itself. `stream` is None if nothing waits for one.
+    NumPy refuses what describes no array. The memory of one of CUDA's is not the host's, and must
+    not be read. Raises `ArgumentTypeError`.
     """
-
-    dtype: DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None
-    address: int | None
-    read_only: bool
-    stream: int | None
-
-
-def read_interface(value: object, protocol: str, label: str) -> Interface:
-    """Read the dictionary of an object, or raise `ArgumentTypeError` if it is invalid."""
     fields = getattr(value, protocol)
     whose = f"`{protocol}` of {label} ({type(value).__name__})"
     if not isinstance(fields, Mapping):
         raise ArgumentTypeError(f"{whose} is {short_repr(fields)}; it must be a dictionary")
-    missing = [key for key in ("shape", "typestr") if key not in fields]
-    missing += ["data"] * (protocol == CUDA and "data" not in fields)
-    if missing:
-        raise ArgumentTypeError(f"{whose} has no {' and no '.join(map(repr, missing))}")
     if fields.get("mask") is not None:
         raise ArgumentTypeError(f"{label} has a mask, which kernels would ignore")
-    shape = _integers(fields["shape"], f"'shape' in {whose}")
-    if any(extent < 0 for extent in shape):
-        raise ArgumentTypeError(f"'shape' in {whose} is {short_repr(shape)}; extents are 0 or more")
-    strides = fields.get("strides")
-    if strides is not None:
-        strides = _integers(strides, f"'strides' in {whose}")
-        if len(strides) != len(shape):
-            raise ArgumentTypeError(
-                f"'strides' in {whose} are {short_repr(strides)}, and its shape is "
-                f"{short_repr(shape)}: there must be one for each axis"
-            )
-    dtype = _dtype(fields["typestr"], whose)
-    element_type(dtype, label)
-    address, read_only = _data(fields.get("data"), whose, protocol)
-    if address == 0 and 0 not in shape:
-        raise ArgumentTypeError(f"'data' in {whose} is a null pointer, and its shape {shape}")
-    stream = _stream(fields.get("stream"), whose) if protocol == CUDA else None
-    return Interface(dtype, shape, strides, address, read_only, stream)
+    try:
+        array = np.asarray(value if protocol == HOST else _on_host(fields))
+        address = operator.index(array.ctypes.data)
+        if address >> (ADDRESS_BITS - 1):
+            raise ValueError(f"there is no memory at {address:#x}")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(f"{whose} is {short_repr(dict(fields))}: {error}") from error
+    element_type(array.dtype, label)
+    return array, fields
+
+
+def _on_host(fields: Mapping[str, Any]) -> SimpleNamespace:
+    """Return an object whose array on the host is described as one of CUDA's is.
+
+    CUDA's protocol has None for the address of an array without elements.
+    """
+    axes = {
+        name: tuple(fields[name]) for name in ("shape", "strides") if fields.get(name) is not None
+    }
+    address, read_only = fields["data"]
+    if not address and 0 not in axes["shape"]:
+        raise ValueError("its address is null")
+    data = address or 0, bool(read_only)
+    interface = {"typestr": fields["typestr"], "data": data, "version": 3, **axes}
+    return SimpleNamespace(__array_interface__=interface)
 
 
 def _stream(stream: Any, whose: str) -> int | None:
@@ -108,46 +97,6 @@ def _stream(stream: Any, whose: str) -> int | None:
             "for that of the thread, or the address of another"
         )
     return number
-
-
-def _integers(values: Any, key: str) -> tuple[int, ...]:
-    try:
-        numbers = tuple(operator.index(value) for value in values)
-    except TypeError:
-        raise ArgumentTypeError(f"{key} is {short_repr(values)}; it must be integers") from None
-    if any(abs(number) >> (ADDRESS_BITS - 1) for number in numbers):
-        raise ArgumentTypeError(f"{key} is {short_repr(values)}; they are of 64 bits at most")
-    return numbers
-
-
-def _dtype(typestr: Any, whose: str) -> DType:
-    if not isinstance(typestr, str):
-        raise ArgumentTypeError(
-            f"'typestr' in {whose} is {short_repr(typestr)}; it is text such as '<f4'"
-        )
-    try:
-        return np.dtype(typestr)
-    except TypeError as error:
-        raise ArgumentTypeError(
-            f"'typestr' in {whose} is {short_repr(typestr)}; it is text such as '<f4'"
-        ) from error
-
-
-def _data(data: Any, whose: str, protocol: str) -> tuple[int | None, bool]:
-    if protocol == HOST and not isinstance(data, tuple):
-        return None, False
-    try:
-        pointer, read_only = data
-        # CUDA's protocol uses None for an array without elements.
-        address = 0 if pointer is None and protocol == CUDA else operator.index(pointer)
-    except (TypeError, ValueError):
-        raise ArgumentTypeError(
-            f"'data' in {whose} is {short_repr(data)}; it is a pair of an address and whether the "
-            "array is read-only"
-        ) from None
-    if not 0 <= address < 1 << ADDRESS_BITS:
-        raise ArgumentTypeError(f"'data' in {whose} has {short_repr(address)} for an address")
-    return address, bool(read_only)
 
 
 DLPACK_CPU = 1
@@ -317,8 +266,7 @@ def _foreign(value: Any, label: str) -> Any:
     if hasattr(value, CUDA):
         return _cuda_array(value, label)
     if hasattr(value, HOST):
-        read_interface(value, HOST, label)
-        return np.asarray(value)
+        return described(value, HOST, label)[0]
     if hasattr(value, "__dlpack__"):
         return _dlpack(value, label)
     if is_pointer_object(value):
@@ -374,12 +322,11 @@ def _dlpack(value: Any, label: str) -> Array:
 
 def _cuda_array(value: Any, label: str) -> DeviceArray:
     """Adapt an array that implements `__cuda_array_interface__`."""
-    interface = read_interface(value, CUDA, label)
-    dtype, shape, address = interface.dtype, interface.shape, interface.address
-    contiguous = contiguous_strides(shape, dtype.itemsize)
-    strides = contiguous if interface.strides is None else interface.strides
+    array, fields = described(value, CUDA, label)
+    shape = array.shape
+    stream = _stream(fields.get("stream"), f"`{CUDA}` of {label} ({type(value).__name__})")
     fetch = _method(value, FETCH)
-    put = _putter(value, len(shape), strides == contiguous)
+    put = _putter(value, len(shape), contiguous=array.flags.c_contiguous)
     if fetch is None:
         raise ArgumentTypeError(
             f"{label} is a {type(value).__name__} in a device's memory without a method to copy it "
@@ -388,18 +335,18 @@ def _cuda_array(value: Any, label: str) -> DeviceArray:
     return DeviceArray(
         source=value,
         device="cuda",
-        dtype=dtype,
+        dtype=array.dtype,
         shape=shape,
-        strides=strides,
-        address=address or 0,
-        writeable=put is not None and not interface.read_only,
+        strides=array.strides,
+        address=fields["data"][0] or 0,
+        writeable=put is not None and bool(array.flags.writeable),
         fetch=lambda: np.asarray(fetch()),
         put=lambda host: None if put is None else put(np.ascontiguousarray(host).reshape(shape)),
-        stream=interface.stream,
+        stream=stream,
     )
 
 
-def _putter(value: Any, rank: int, contiguous: bool) -> Callable[[Array], object] | None:
+def _putter(value: Any, rank: int, *, contiguous: bool) -> Callable[[Array], object] | None:
     """Return the function that copies a host array to a device array; None if there is none."""
     whole = _method(value, PUT)
     if whole is None or contiguous:
