@@ -102,6 +102,7 @@ class IndexForms:
         self.atoms: list[Atom] = []
         self._numbers: dict[Atom, int] = {}
         self._forms: dict[Value, Form] = {}
+        self._split: dict[Polynomial, tuple[Polynomial, dict[int, Polynomial]] | None] = {}
 
     # -- atoms
 
@@ -126,13 +127,23 @@ class IndexForms:
 
         Raises `NoFormError` if an index is multiplied by another one.
         """
+        if polynomial not in self._split:
+            self._split[polynomial] = self._split_by_axis(polynomial)
+        parts = self._split[polynomial]
+        if parts is None:
+            raise NoFormError("indices are multiplied by each other")
+        return parts
+
+    def _split_by_axis(
+        self, polynomial: Polynomial
+    ) -> tuple[Polynomial, dict[int, Polynomial]] | None:
         rest, coefficients = polynomial, {}
         for axis in sorted(self.axes_of(polynomial)):
             index = self.number(AxisIndex(axis))
             coefficients[axis] = polynomial.coefficient(index)
             rest -= coefficients[axis] * Polynomial.atom(index)
         if self.axes_of(rest) or any(map(self.axes_of, coefficients.values())):
-            raise NoFormError("indices are multiplied by each other")
+            return None
         return rest, coefficients
 
     def interval(self, polynomial: Polynomial) -> Interval | None:

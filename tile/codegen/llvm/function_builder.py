@@ -29,6 +29,7 @@ class ModuleText:
     _symbols: dict[str, str] = field(default_factory=dict)
     _declared: dict[str, str] = field(default_factory=dict)
     _constants: dict[str, str] = field(default_factory=dict)
+    _types: dict[str, str] = field(default_factory=dict)
     _metadata: list[str] = field(default_factory=list)
     _nodes: dict[object, int] = field(default_factory=dict)
 
@@ -47,6 +48,11 @@ class ModuleText:
         """Return the name of a global constant; constants of one definition share it."""
         name = self._constants.setdefault(text, f"@table{len(self._constants)}")
         return self.declare(name, f"{name} = {text}")
+
+    def named_type(self, text: str) -> str:
+        """Return the name of a type, which is shorter where many lines have it."""
+        name = self._types.setdefault(text, f"%type{len(self._types)}")
+        return self.declare(name, f"{name} = type {text}")
 
     def name_function(self, function: Function) -> None:
         """Choose a symbol for a function that assemblers accept."""

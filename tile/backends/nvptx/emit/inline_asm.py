@@ -19,6 +19,8 @@ CONSTRAINTS = {
     "ptr addrspace(3)": "r",
 }
 
+MOST_LISTED = 8  # types of results; the type of more has a name
+
 Operand = tuple[str, str]  # type and value
 
 
@@ -59,7 +61,7 @@ def assemble(
         arguments += [f"{ty} {value}" for ty, value in zip(results, initial, strict=True)]
     if memory:
         constraints.append("~{memory}")
-    ty = result_type(results)
+    ty = result_type(builder, results)
     effect = " sideeffect" if memory else ""
     tail = " convergent" if convergent else ""
     asm = f'asm{effect} "{text}", "{",".join(constraints)}"'
@@ -73,11 +75,13 @@ def assemble(
     return [builder.new(f"extractvalue {ty} {result}, {i}") for i in range(len(results))]
 
 
-def result_type(results: Sequence[str]) -> str:
+def result_type(builder: FunctionBuilder, results: Sequence[str]) -> str:
     """Return the type of a call with results of these types."""
     if len(results) < 2:
         return results[0] if results else "void"
-    return "{ " + ", ".join(results) + " }"
+    text = "{ " + ", ".join(results) + " }"
+    # It is in a line for each result; those of wgmma were 70 % of the text of attention.
+    return text if len(results) <= MOST_LISTED else builder.module.named_type(text)
 
 
 def braces(first: int, count: int) -> str:

@@ -62,7 +62,7 @@ def _group(
         for first in range(0, len(group), per_register)
     ]
     types = [_TYPES[item.removeprefix("&")] for item in constraints.outputs]
-    ty, volatile = result_type(types), op["volatile"]
+    ty, volatile = result_type(builder, types), op["volatile"]
     arguments = ", ".join([f"{kind} {value}" for kind, value in operands])
     call = f"call {ty} {_assembly(op, constraints)}({arguments}){' convergent' if volatile else ''}"
     result = builder.new_unique(call) if volatile else builder.new(call)
