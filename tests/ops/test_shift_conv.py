@@ -87,5 +87,5 @@ def test_both_kinds_of_copies() -> None:
     text = kernel.asm["ptx"]
     assert "cp.async.bulk.tensor.2d.shared" in text and "cp.async.cg.shared.global" in text
     assert "cp.async.bulk.tensor.2d.global" in text and "st.global" not in text
-    assert text.count("cp.async.bulk.prefetch.L2") == 3
+    assert text.count("cp.async.bulk.prefetch.L2") == 4
     assert text.rindex("cp.async.bulk.prefetch.L2") < text.index("griddepcontrol.wait")

@@ -113,9 +113,13 @@ def shift_conv_kernel(
     if tl.program_id(0) == 0:
         tl.extra.cuda.prefetch(shift_h_ptr, CHANNELS)
         tl.extra.cuda.prefetch(shift_w_ptr, CHANNELS)
-    if EARLY and tile_column == 0:
-        count = min(pixels - first_pixel, BLOCK_M + REST)
-        tl.extra.cuda.prefetch(x_ptr + first_pixel.to(tl.int64) * CHANNELS, count * CHANNELS)
+    if EARLY:
+        if tile_column == 0:
+            count = min(pixels - first_pixel, BLOCK_M + REST)
+            tl.extra.cuda.prefetch(x_ptr + first_pixel.to(tl.int64) * CHANNELS, count * CHANNELS)
+        if tile_row == 0:
+            count = min(FILTERS - first_filter, BLOCK_N)
+            tl.extra.cuda.prefetch(filters_ptr + first_filter * CHANNELS, count * CHANNELS)
     # Pixels and columns past the end read others again: their results are not stored.
     pixel = first_pixel + tl.arange(0, BLOCK_M)
     column = min(first_filter + tl.arange(0, BLOCK_N), FILTERS - 1)
