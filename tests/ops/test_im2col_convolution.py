@@ -17,6 +17,7 @@ from tile.ops.image import (
     convolution,
     convolution_tables,
     im2col_configuration,
+    im2col_convolution,
     im2col_wgrad,
     matmul_wgrad,
 )
@@ -71,6 +72,32 @@ def test_results(
         result = tile.ops.conv2d(*arguments)
     name = "im2col_conv2d_kernel" if backend == "interp:wgmma" else "conv2d_kernel"
     assert launched == [name, "add_splits_kernel"][: 1 + (splits > 1)]
+    np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(*arguments))
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_persistent_programs(
+    geometry: str, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two programs for all tiles, the last of which ends past the pixels and filters."""
+    h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
+    table = Table({(ANY, ANY, ANY): {**TILES, "PERSISTENT": True}}, {})
+    monkeypatch.setattr(im2col_configuration, "PERSISTENT", table)
+    for module in (im2col_configuration, im2col_convolution):
+        monkeypatch.setattr(module, "PROGRAMS", 1 if module is im2col_configuration else 2)
+    x, filters, bias = integers(12, h, w, c), integers(f, r, s, c, seed=1), integers(f, seed=2)
+    arguments = x, filters, bias, "relu", stride, padding, dilation
+    grids: list[Any] = []
+    ordinary = im2col_convolution.launch
+
+    def launch(kernel: Any, grid: Any) -> Any:
+        grids.append(grid)
+        return ordinary(kernel, grid)
+
+    monkeypatch.setattr(im2col_convolution, "launch", launch)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.conv2d(*arguments)
+    assert launched == ["im2col_conv2d_kernel"] and grids == [(2, 1)]
     np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(*arguments))
 
 

@@ -115,8 +115,15 @@ def test_operands_of_matmuls_are_loaded_by_tma(name: str, compiled: dict[str, st
 def test_programs_of_convolutions_divide_three_times(compiled: dict[str, str]) -> None:
     """One division finds a tile, and two the image and the row of its first pixel."""
     with tile.backend("nvptx:sm_90a"):
-        tile.ops.conv2d(zeros(64, 56, 56, 64), zeros(64, 3, 3, 64), padding=1)
+        tile.ops.conv2d(zeros(4, 56, 56, 128), zeros(256, 3, 3, 128), padding=1)
     assert compiled["im2col_conv2d_kernel"].count("div.s32") == 3
+
+
+def test_convolutions_of_many_tiles_have_a_producer(compiled: dict[str, str]) -> None:
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.conv2d(zeros(64, 56, 56, 64), zeros(64, 3, 3, 64), padding=1)
+    text = compiled["im2col_conv2d_kernel"]
+    assert "setmaxnreg" in text and "st.global" not in text
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(16, 512, 512), (64, 512, 512), (512, 512, 16384)])

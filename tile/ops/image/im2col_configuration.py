@@ -6,14 +6,17 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import tile
 from tile.ops.core.call import F32
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.im2col_windows import fits_descriptor
+from tile.ops.image.pixels import order_of
 from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.few_tiles import dependent
 
 LEAST_CHANNELS = 32  # of an iteration
+PROGRAMS = 132  # persistent ones: as many as multiprocessors
 LEAST_FILTERS = 16  # of a tile, where groups have some
 
 
@@ -39,6 +42,19 @@ HALF = Table(
             (ANY, 64, ANY): rows(128, 64, 64, warps=8),
             (65536, 128, ANY): rows(128, 128, 64, stages=4),
             (ANY, ANY, ANY): rows(128, 128, 64),
+        }
+    },
+)
+# Persistent programs with producer warps, alone on a multiprocessor, for more tiles than twice as
+# many programs: fewer end together if two are co-resident. The result has rows. H200, 13 shapes,
+# 2026-11-29 (docs/notes/ops.md).
+PERSISTENT = Table(
+    {(ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (ANY, 32, ANY): {},
+            (ANY, 64, ANY): {**rows(128, 64, 64, warps=8, stages=8), "PERSISTENT": True},
+            (ANY, ANY, ANY): {**rows(128, 128, 64, warps=8, stages=5), "PERSISTENT": True},
         }
     },
 )
@@ -70,6 +86,23 @@ ROUNDED = Table(
 )
 
 
+def stores_rows(conv: Convolution) -> bool:
+    """Return True if TMA can store blocks of the result as those of a matrix."""
+    out = conv.out
+    dense = out.strides[3] == 1 and order_of(out) == "images" and not out.start
+    return dense and conv.call.describes(out.operand)
+
+
+def _persistent(conv: Convolution) -> Configuration:
+    """Return the configuration of persistent programs; {} if one tile a program is as fast."""
+    pixels, count, inner = conv.sizes
+    config = PERSISTENT.select(conv.call.backend, pixels, count, inner)
+    if not config or conv.filters.shape[3] % config["BLOCK_K"]:
+        return {}
+    tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
+    return config if tiles > 2 * PROGRAMS else {}
+
+
 def im2col_configuration(conv: Convolution, phases: int = 1) -> Configuration | None:
     """Return a configuration for pixels and filters that TMA copies; None if it cannot.
 
@@ -84,6 +117,8 @@ def im2col_configuration(conv: Convolution, phases: int = 1) -> Configuration | 
         return None
     pixels, *others = conv.sizes
     config = table.select(conv.call.backend, phases * pixels, *others)
+    if half and phases == conv.groups == 1 and stores_rows(conv):
+        config = _persistent(conv) or config
     if channels % config["BLOCK_K"]:
         narrow = NARROW.select(conv.call.backend, phases * pixels, *others) if half else {}
         config = narrow or {**config, "BLOCK_K": min(config["BLOCK_K"], LEAST_CHANNELS)}

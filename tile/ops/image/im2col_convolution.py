@@ -15,13 +15,15 @@ import tile
 import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.image.convolution_matmul import Convolution
+from tile.ops.image.im2col_configuration import PROGRAMS, stores_rows
 from tile.ops.image.im2col_windows import upper_corner
-from tile.ops.image.pixels import store_pixels
-from tile.ops.linear.matmul_tiles import tile_position
+from tile.ops.image.pixels import finished, store_pixels
+from tile.ops.linear.matmul_tiles import tile_at
 
 
 @tile.jit
-def im2col_conv2d_kernel(
+def im2col_tile(
+    item,
     x_ptr,
     filters_ptr,
     bias_ptr,
@@ -58,9 +60,10 @@ def im2col_conv2d_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
+    STORED: tl.constexpr,
 ):
     pixels = batches * out_height * out_width
-    tile_row, tile_column = tile_position(pixels, filters, BLOCK_M, BLOCK_N, GROUP)
+    tile_row, tile_column = tile_at(item, pixels, filters, BLOCK_M, BLOCK_N, GROUP)
     x = tl.make_im2col_descriptor(
         x_ptr,
         [batches, height, width, channels],
@@ -99,10 +102,74 @@ def im2col_conv2d_kernel(
         total = tl.dot(a, b, total, input_precision=PRECISION)
     pixel = first_pixel + tl.arange(0, BLOCK_M)[:, None]
     column = first_filter + tl.arange(0, BLOCK_N)[None, :]
-    store_pixels(
-        *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width, image_pixels)),
-        *(pixel, column, pixels, filters, ORDER, ACTIVATION),
+    if STORED:
+        out = tl.make_tensor_descriptor(
+            out_ptr, [pixels, filters], [out_strides[2], 1], [BLOCK_M, BLOCK_N]
+        )
+        total = finished(total, bias_ptr, column, filters, ACTIVATION)
+        out.store([first_pixel, first_filter], total.to(out_ptr.dtype.element_ty))
+    else:
+        store_pixels(
+            *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width, image_pixels)),
+            *(pixel, column, pixels, filters, ORDER, ACTIVATION),
+        )
+
+
+@tile.jit
+def im2col_conv2d_kernel(
+    x_ptr,
+    filters_ptr,
+    bias_ptr,
+    out_ptr,
+    batches,
+    height,
+    width,
+    out_height,
+    out_width,
+    channels,
+    filters,
+    image_pixels,
+    x_strides,
+    filters_start,
+    out_start,
+    filters_strides,
+    out_strides,
+    out_split,
+    span,
+    tiles,
+    LOWER: tl.constexpr,
+    UPPER: tl.constexpr,
+    STEPS: tl.constexpr,
+    APART: tl.constexpr,
+    DENSE: tl.constexpr,
+    S: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    INNER: tl.constexpr,
+    PER_GROUP: tl.constexpr,
+    SPLIT: tl.constexpr,
+    ORDER: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+    STORED: tl.constexpr,
+    PERSISTENT: tl.constexpr,
+):
+    """Compute a tile, or each of those of a persistent program."""
+    arguments = (
+        *(x_ptr, filters_ptr, bias_ptr, out_ptr, batches, height, width, out_height, out_width),
+        *(channels, filters, image_pixels, x_strides, filters_start, out_start),
+        *(filters_strides, out_strides, out_split, span, LOWER, UPPER, STEPS, APART, DENSE, S),
+        *(CHANNELS, INNER, PER_GROUP, SPLIT, ORDER, ACTIVATION, PRECISION, BLOCK_M, BLOCK_N),
+        *(BLOCK_K, GROUP, STORED),
     )
+    if PERSISTENT:
+        for item in range(tl.program_id(0), tiles, tl.num_programs(0)):
+            im2col_tile(item, *arguments)
+    else:
+        im2col_tile(tl.program_id(0), *arguments)
 
 
 def im2col_convolution(conv: Convolution, grid: tuple[int, int, int], **options: Any) -> None:
@@ -112,9 +179,13 @@ def im2col_convolution(conv: Convolution, grid: tuple[int, int, int], **options:
     batches, p, q, _ = conv.out.shape
     count = conv.filters.shape[0]
     extents = (batches, *conv.x.shape[1:3], p, q, conv.x.shape[3], count * conv.groups, p * q)
-    launch(im2col_conv2d_kernel, (grid[0] * grid[1], grid[2]))(
+    tiles, persistent = grid[0] * grid[1], bool(options.pop("PERSISTENT", False))
+    launch(im2col_conv2d_kernel, (min(tiles, PROGRAMS) if persistent else tiles, grid[2]))(
         *(*conv.arrays, *extents, conv.x.strides, *conv.starts[1:]),
         *((k if dense else c, down, right), conv.out.strides),
+        tiles=tiles,
+        PERSISTENT=persistent,
+        STORED=persistent and stores_rows(conv),
         LOWER=conv.windows.first,
         UPPER=upper_corner(conv.windows, conv.x, conv.out),
         STEPS=(1, *conv.windows.step, 1),

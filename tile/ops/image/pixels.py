@@ -64,6 +64,16 @@ def result_offset(n, pixel, width, by_width, channel, strides, LINEAR: tl.conste
 
 
 @tile.jit
+def finished(total, bias_ptr, column, filters, ACTIVATION: tl.constexpr):
+    """Return activation(total + bias) for filters, a row."""
+    if bias_ptr is not None:
+        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
+    if ACTIVATION is not None:
+        total = ACTIVATION(total)
+    return total
+
+
+@tile.jit
 def store_pixels(
     total,
     bias_ptr,
@@ -81,10 +91,7 @@ def store_pixels(
 
     size: height, width and pixels of an image of the result. ORDER: that of pixels (`order_of`).
     """
-    if bias_ptr is not None:
-        total += tl.load(bias_ptr + column, mask=column < filters, other=0.0)
-    if ACTIVATION is not None:
-        total = ACTIVATION(total)
+    total = finished(total, bias_ptr, column, filters, ACTIVATION)
     if ORDER == "images":
         at = pixel.to(tl.int64) * out_strides[2]
     elif ORDER == "image":
