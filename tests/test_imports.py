@@ -1,6 +1,7 @@
-"""Imports between files of the package form no circle, imports of types included."""
+"""Imports between files form no circle, and packages list their files."""
 
 import ast
+import re
 from pathlib import Path
 
 import tile
@@ -69,3 +70,17 @@ def test_files_import_in_no_circle() -> None:
         for module, targets in circle.items()
     ]
     assert not lines, "\n".join(["files import each other:", *lines])
+
+
+def test_packages_list_their_files() -> None:
+    """A docstring that lists files of a package, in columns, lists all modules, and no others."""
+    for file in PACKAGE.rglob("__init__.py"):
+        doc = ast.get_docstring(ast.parse(file.read_text())) or ""
+        columns = re.findall(
+            r"^([a-z_0-9]+(?:, [a-z_0-9]+)*)(?: {2,}\S|\n {4,}\S)", doc, re.MULTILINE
+        )
+        listed = {name for names in columns for name in names.split(", ")}
+        files = [path for path in file.parent.iterdir() if not path.name.startswith("_")]
+        modules = {path.stem for path in files if path.suffix == ".py" or path.is_dir()}
+        if len(columns) > 2 and file.parent != PACKAGE / "ops" / "core":
+            assert modules - listed == listed - {path.stem for path in files} == set(), file

@@ -9,6 +9,7 @@ space              search spaces
 kernel_space       the space of a kernel, from its TILE IR
 cost_model         the estimated time of a configuration
 search             which configurations are measured
+finalists          the fastest configurations measured again
 tuning_run         a search on the arguments of a call
 trial, do_bench    a run of a configuration, and the time of a call, also by CUDA graphs
 measuring          compilation and measurement of configurations, also in other processes

@@ -3,6 +3,7 @@
 assign_layouts        the pass from TILE to LAID_OUT, which inserts conversions
 anchor_layouts        anchor layouts, and the preferred layouts of each value's users
 coalesce              coalesced layouts of memory accesses
+decompose_dots        dots that the target has no mma for, as others that it has one for
 narrow_dots           dots of widened operands in the type that these had
 transpose_dots        dots whose transposes wgmma computes without a copy of an operand
 dot_layouts           layouts of dots: their distribution over warps and lanes

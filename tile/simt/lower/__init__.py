@@ -13,10 +13,14 @@ split_promoted_dots
 rematerialize       cheap values computed again after a loop
 skip_idle_loops     branches around loops of loads that are masked in all registers of a thread
 sink_casts          conversions to wider floats at their first use
-hoist_base_pointers pointers as a base that is computed once, and a small offset
-carry_base_pointers one pointer and 32-bit offsets in loops that lack registers
+hoist_base_pointers
+                    pointers as a base that is computed once, and a small offset
+carry_base_pointers
+                    one pointer and 32-bit offsets in loops that lack registers
 strength_reduce_pointers
                     pointers in loops with wgmma advanced by additions alone
+infer_invariant_loads
+                    loads of memory that nothing writes while the kernel runs
 reassociate_xor     one register for indices that differ by constants, where registers are short
 warn_slow_code      dots without tensor cores, and narrow loads in their loops
 unroll_slices       the k-slices of FMA dots in a row

@@ -7,7 +7,8 @@ deferred_ops         operations and waits that run an iteration later
 backward_slice       copies of operations for other iterations, and what they need, computed early
 trip_count           future iterations of a loop, and whether they exist
 hoist_loads          loads before operations in which threads wait for each other
-slice_dots           k-slices of FMA dots, as many as `dot_slices` chooses
+slice_dots           k-slices of FMA dots
+dot_slices           how many they are
 reload_operands      loop-invariant dot operands in shared memory instead of registers
 resources            registers of loops, and what threads and programs may take of a multiprocessor
 shared_memory        the part of it that is shared memory

@@ -3,9 +3,8 @@
 syntax         the statements of the text
 registers      the registers of the text and their values
 groups         elements of tiles as registers, and back
-expression     expressions that build operations
 rules          tables of instructions: opcodes, types, signatures
-integers, lookup, floats, comparisons, video, conversions, minifloats
+integers, lookup, floats, comparisons, video, conversions, memory
                the rules, by family
 branches       labels and the elements that branch to them
 execution      the execution of statements by these rules

@@ -3,6 +3,7 @@
 axis_split    split an axis by the owners of its bits; the indices along it
 reduce        reductions, scans, and their regions
 indexing      gathers and histograms through shared memory, sorts, reversal
+rank          the order of elements by digits, through shared memory
 """
 
 from __future__ import annotations

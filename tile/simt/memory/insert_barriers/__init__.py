@@ -2,8 +2,7 @@
 
 control_flow      the control flow of a function, reduced to accesses, waits and barriers
 memory_effects    accesses of shared and global memory, and their conflicts
-congruence        addresses that differ modulo a power of two
-iterations        pointers that reach other elements in each iteration of a loop
+apart             pointers that reach no element in common
 membar_analysis   the walk over pending accesses that finds where barriers are needed
 
 A second pass prints the pending accesses before each access of memory.

@@ -4,8 +4,8 @@ select_loads      the loops to pipeline, their loads, and the way in which each 
 lower_loads       loads as async operations and reads of shared memory, with a schedule
 loop_schedule     insertion points of a loop, from which its schedule is made
 channels          multi-buffers that async copies fill: how these are issued, awaited, released
-multi_buffer      multi-buffers in shared memory, whose layouts `buffer_layouts` chooses, by
-iteration
+multi_buffer      multi-buffers in shared memory, by iteration
+buffer_layouts    their layouts
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
 recompute_operands  operands that are computed in the layout of their dots
 wgmma_overlap     wgmmas in flight across iterations, and dots that run an iteration later
