@@ -1,4 +1,4 @@
-"""Issue loads before operations in which threads wait for each other."""
+"""Issue loads before operations in which threads wait for each other, or that take as long."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable
 
 from tile.analysis.liveness import liveness
 from tile.ir.core import Block, Function, Operation
-from tile.ir.effects import effects, is_plain_load, is_pure
+from tile.ir.effects import constant_of, effects, is_plain_load, is_pure
 from tile.ir.module import Module
 from tile.ir.op_definition import Effect, Level, Trait
-from tile.ir.ops import control, indexing
+from tile.ir.ops import arith, control, indexing
 from tile.ir.passes import module_pass
-from tile.ir.types import Tile
+from tile.ir.types import Scalar, Tile
 from tile.simt.layouts.axes import register_bits
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import layout_of
@@ -25,10 +25,11 @@ STOPS = Effect.WRITE | Effect.SYNC | Effect.SHARED | Effect.OUTPUT
 
 @module_pass("hoist-loads", before=Level.LAID_OUT)
 def hoist_loads(module: Module, *, target: SimtTarget = GENERIC, num_stages: int = 3) -> None:
-    """Move loads, and the address computations they need, above reductions, scans and the like.
+    """Move loads, and the address computations they need, above reductions, scans and divisions.
 
-    Memory latency then overlaps with the synchronization. A load stays below the operations that it
-    depends on, and below all that may write the memory that it reads.
+    Memory latency then overlaps with the synchronization, or with a division of 64-bit integers:
+    that is a branch and a call, across which ptxas moves no load. A load stays below the operations
+    that it depends on, and below all that may write the memory that it reads.
 
         %x = load %p : tile<256xf32, #a>       %x = load %p : tile<256xf32, #a>
         %s = reduce %x {kind = sum}            %q = addptr %w, %i {stride = 4}
@@ -39,7 +40,9 @@ def hoist_loads(module: Module, *, target: SimtTarget = GENERIC, num_stages: int
     the target gains by that. Loops of several stages are left to `pipeline-loops`.
     """
     for function in module:
-        _Hoisting(function.body, target.tuning.hoisted_load_bytes).run()
+        branches = [op for op in function.walk() if op.defn is control.if_]
+        for block in (function.body, *(block for op in branches for block in op.regions)):
+            _Hoisting(block, target.tuning.hoisted_load_bytes).run()
         loops = [op for op in function.walk() if op.defn is control.for_]
         for loop in loops if target.tuning.loads_above_dots else ():
             if (loop["num_stages"] or num_stages) < 2 and any(map(_is_dot, loop.regions[0])):
@@ -144,5 +147,15 @@ _THROUGH_SHARED = (indexing.gather, indexing.scatter, indexing.histogram, indexi
 
 
 def _waits(op: Operation) -> bool:
-    """Return True if lanes and warps exchange values: a thread waits for the slowest."""
-    return op.has_trait(Trait.COMBINE) or op.defn in _THROUGH_SHARED
+    """Return True if lanes and warps exchange values, or if threads divide long integers.
+
+    A thread waits for the slowest one.
+    """
+    return op.has_trait(Trait.COMBINE) or op.defn in _THROUGH_SHARED or _is_long_division(op)
+
+
+def _is_long_division(op: Operation) -> bool:
+    if op.defn not in (arith.div, arith.rem) or constant_of(op.inputs[1]) is not None:
+        return False
+    element = op.result.type.element
+    return isinstance(element, Scalar) and element.is_int() and element.bits == 64
