@@ -9,9 +9,11 @@ import pytest
 
 import tile
 import tile.ops
+from tests.ops.launches import record_launches
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
+from tile.ops.sequence import attention_parts as parts_module
 from tile.ops.sequence import varlen_attention as varlen_module
 from tile.ops.sequence.attention import attention_reference
 from tile.runtime.jit import JITFunction
@@ -108,7 +110,7 @@ def test_programs_that_take_several_blocks(
     """Causal ones take pairs of blocks, if the number of blocks is even and all have as many."""
     tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
     plain = Table({(ANY,) * 5: tiles}, {})
-    several = Table({(ANY,) * 4: {**tiles, "warp_specialize": True, "PROGRAMS": programs or 3}}, {})
+    several = Table({(ANY,) * 5: {**tiles, "warp_specialize": True, "PROGRAMS": programs or 3}}, {})
     monkeypatch.setattr(attention_module, "BY_DESCRIPTORS", plain)
     monkeypatch.setattr(attention_module, "BY_SEVERAL_BLOCKS", several)
     grids: list[tuple[int, ...]] = []
@@ -127,6 +129,40 @@ def test_programs_that_take_several_blocks(
     expected = attention_reference(q, k, v, causal, log_sums=True)
     for result, wanted in zip(results, expected, strict=True):
         np.testing.assert_allclose(result, wanted, atol=4e-3)
+
+
+@pytest.mark.parametrize("log_sums", [False, True])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_few_queries_of_many_keys(
+    options: str, log_sums: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs share the keys; some parts have no key that a query sees."""
+    monkeypatch.setattr(parts_module, "MULTIPROCESSORS", {"interp": 16})
+    monkeypatch.setattr(parts_module, "LEAST_KEYS", 32)
+    launched = record_launches(monkeypatch)
+    q, k, v = heads(2, 2, 33, 64), heads(2, 1, 300, 64, seed=1), heads(2, 1, 300, 64, seed=2)
+    given = {**OPTIONS[options], "log_sums": log_sums}
+    if options == "bias":
+        given["bias"] = heads(2, 1, 33, 300, seed=3).astype(np.float32)
+    with tile.backend("interp:wgmma"):
+        results = tile.ops.attention(q, k, v, **given)
+    assert launched == ["attention_kernel", "add_parts_kernel"]
+    expected = attention_reference(q, k, v, **given)
+    for result, wanted in zip(
+        *((x if log_sums else (x,)) for x in (results, expected)), strict=True
+    ):
+        np.testing.assert_allclose(result, wanted, atol=4e-3)
+
+
+@pytest.mark.parametrize(
+    ("programs", "keys", "block", "parts"),
+    [(32, 8192, 64, 8), (32, 8192, 128, 4), (1, 512, 64, 1), (1, 1024, 64, 2), (200, 8192, 64, 1)],
+)
+def test_parts(programs: int, keys: int, block: int, parts: int) -> None:
+    """No more than run at once, and none of few keys; only where programs run at once."""
+    config, shape = {"BLOCK_M": 64, "BLOCK_N": block, "num_stages": 2}, (8, 64, keys, 128, 2)
+    assert parts_module.parts_of("nvptx", programs, shape, config) == parts
+    assert parts_module.parts_of("interp", programs, shape, config) == 1
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -21,6 +21,7 @@ from tile.ops.core.autograd import differentiable
 from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import F32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.new_arrays import Shape
 from tile.ops.core.reference import Array, wide
 from tile.ops.core.tables import Configuration
 from tile.ops.sequence.attention_arguments import (
@@ -32,7 +33,15 @@ from tile.ops.sequence.attention_arguments import (
 from tile.ops.sequence.attention_backward import attention_backward
 from tile.ops.sequence.attention_kernel import attention_kernel
 from tile.ops.sequence.attention_loop import LOG2_E
-from tile.ops.sequence.attention_tables import BY_DESCRIPTORS, BY_POINTERS, BY_SEVERAL_BLOCKS
+from tile.ops.sequence.attention_parts import add_parts, at_once, parts_of
+from tile.ops.sequence.attention_tables import (
+    BY_DESCRIPTORS,
+    BY_FEW_BLOCKS,
+    BY_FEW_QUERIES,
+    BY_POINTERS,
+    BY_SEVERAL_BLOCKS,
+    FEW_QUERIES,
+)
 from tile.ops.sequence.decode_launches import launch_by_keys
 
 
@@ -96,40 +105,63 @@ def attention(
         counts = batches, heads, key.shape[1], keys
         launch_by_keys(call, (q, key, value), None, None, result.value, counts, scale, (0, keys))
     elif result.size:
-        width = source.dtype.itemsize
         described = call.describes(key, value)
-        shape = size, width, int(bias is not None), keys
-        several = BY_SEVERAL_BLOCKS.select(call.backend, *shape) if described else {}
-        if described:
-            sizes = size, width, int(causal), int(bias is not None), keys
-            config = BY_DESCRIPTORS.select(call.backend, *sizes)
-        else:
-            config = BY_POINTERS.select(call.backend, size, width)
+        shape = batches * heads, queries, keys, size, source.dtype.itemsize
+        config = _tiles(call.backend, shape, bool(causal), bias is not None, described)
+        sizes = *shape[3:], int(causal), int(bias is not None), keys
+        several = BY_SEVERAL_BLOCKS.select(call.backend, *sizes) if described else {}
         grid: tuple[int, ...]
         order: dict[str, int] = {}
+        parts, span, values, part_logs = 1, None, result, logs
         if several and call.describes(source) and _suits(several, queries, batches * heads, causal):
             config, grid = several, (several["PROGRAMS"],)
         else:
             blocks = tile.cdiv(queries, config["BLOCK_M"])
-            reread = 2 * keys * size * width * key.shape[1] // heads
-            grid, order = batched_grid(blocks, batches * heads, reread if causal else None)
+            if described and contiguous:
+                parts = parts_of(call.backend, blocks * batches * heads, shape, config)
+            if parts > 1:
+                span = tile.cdiv(tile.cdiv(keys, parts), config["BLOCK_N"]) * config["BLOCK_N"]
+                values = call.new((parts * batches, heads, queries, size), sums)
+                part_logs = call.new((parts * batches, heads, queries), sums)
+            reread = 2 * keys * size * source.dtype.itemsize * key.shape[1] // heads
+            grid, order = batched_grid(blocks, parts * batches * heads, reread if causal else None)
         launch(attention_kernel, grid)(
-            *(q, k, v, result.value, logs and logs.value, bias, slopes, None, None),
-            *(operand.strides[:3] for operand in (source, key, value, result)),
+            *(q, k, v, values.value, part_logs and part_logs.value, bias, slopes, None, None),
+            *(operand.strides[:3] for operand in (source, key, value, values)),
             *((heads * queries, queries), bias_strides),
-            *(batches, heads, key.shape[1], heads // key.shape[1], queries, keys, window),
+            *(batches, heads, key.shape[1], heads // key.shape[1], queries, keys, span, window),
             SCALE=scale * LOG2_E,
             SIZE=size,
             CAUSAL=bool(causal),
             SUMS=getattr(tl, sums.name),
             DESCRIPTORS=described,
-            STORED_BLOCK=described and call.describes(result),
+            STORED_BLOCK=described and parts == 1 and call.describes(result),
             HEAD=max(16, tile.next_power_of_2(size)),
             RAGGED=bool(keys % config["BLOCK_N"]),
             **order,
             **config,
         )
+        if part_logs is not None and parts > 1:
+            add_parts(values, part_logs, result.value, logs and logs.value, parts, size)
     return (result.value, logs.value) if logs else result.value
+
+
+def _tiles(
+    backend: str, shape: Shape, causal: bool, biased: bool, described: bool
+) -> Configuration:
+    """Return the configuration of programs that take one block each.
+
+    shape: heads of all batches, queries, keys, size of a head and bytes of an element.
+    """
+    heads, queries, keys, size, width = shape
+    if not described:
+        return BY_POINTERS.select(backend, size, width)
+    if queries <= FEW_QUERIES:
+        return BY_FEW_QUERIES.select(backend, size, width)
+    config = BY_DESCRIPTORS.select(backend, size, width, int(causal), int(biased), keys)
+    few = BY_FEW_BLOCKS.select(backend, size, width)
+    programs = heads * tile.cdiv(queries, config["BLOCK_M"])
+    return few if few and causal and programs < at_once(backend, shape, config) else config
 
 
 def _suits(config: Configuration, queries: int, heads: int, causal: bool) -> bool:

@@ -39,6 +39,7 @@ def attention_block(
     group,
     queries,
     keys,
+    span,
     window,
     SCALE: tl.constexpr,
     SIZE: tl.constexpr,
@@ -52,8 +53,15 @@ def attention_block(
     RAGGED: tl.constexpr,
     LANE_SUMS: tl.constexpr,
     PROGRAMS: tl.constexpr,
+    ONE_LOOP: tl.constexpr,
 ):
-    """Write the result of block number `rank` of the queries of head `number` of all batches."""
+    """Write the result of block number `rank` of the queries of head `number` of all batches.
+
+    With `span`, that of one part of the keys: heads of all batches, of one part after the other.
+    """
+    part, target_batch = 0, tl.cast(number // heads, tl.int64)
+    if span is not None:
+        part, number = number // (batches * heads), number % (batches * heads)
     batch, head = tl.cast(number // heads, tl.int64), tl.cast(number % heads, tl.int64)
     k_head = k_ptr + (batch * k_strides[0] + head // group * k_strides[1])
     v_head = v_ptr + (batch * v_strides[0] + head // group * v_strides[1])
@@ -112,7 +120,12 @@ def attention_block(
     # Keys from `middle` to `whole` need no mask; none of the queries sees one from `end` on.
     SOME: tl.constexpr = q_starts_ptr is not None
     begin, middle, whole, end = seen_blocks(first, keys, window, CAUSAL, SOME, BLOCK_M, BLOCK_N)
-    SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or SOME
+    if span is not None:
+        low, high = part * span, (part + 1) * span
+        begin, middle = min(max(begin, low), high), min(max(middle, low), high)
+        whole, end = min(max(whole, low), high), min(max(end, low), high)
+    PARTLY: tl.constexpr = SOME or span is not None
+    SEES_NONE: tl.constexpr = window is not None or bias_ptr is not None or PARTLY
     if not DESCRIPTORS:
         k_source, v_source = k_head, v_head
     sources = q, k_source, v_source, *at, query + offset, k_strides[2], v_strides[2]
@@ -121,7 +134,7 @@ def attention_block(
     # As measured (docs/notes/ops.md): ptxas schedules these loops in other ways.
     DEFERRED: tl.constexpr = not CAUSAL if PROGRAMS else HEAD == 128 and BLOCK_N == 128
     options = SEES_NONE, DESCRIPTORS, SEQUENCES, BLOCK_N, HEAD, DEFERRED, LANE_SUMS
-    if PROGRAMS:  # in one loop, so that a block has one beginning and one end
+    if ONE_LOOP:  # so that a block has one beginning and one end
         MASKED: tl.constexpr = "some" if CAUSAL or RAGGED or window is not None else "none"
         highest, weights, total = attend(
             *(*sources, begin, *ends, end, *others, highest, weights, total),
@@ -143,7 +156,7 @@ def attention_block(
         )
     if LANE_SUMS:
         weights = tl.sum(weights, axis=1)
-    if q_starts_ptr is not None:  # queries that see no key have the result 0
+    if PARTLY:  # queries that see no key have the result 0
         weights = tl.where(weights == 0.0, 1.0, weights)
     total *= (1.0 / weights)[:, None]
     total = total.to(out_ptr.dtype.element_ty)
@@ -153,9 +166,11 @@ def attention_block(
         place = number // heads, number % heads, rank * BLOCK_M, 0
         target.store([*place], total.reshape(1, 1, BLOCK_M, HEAD))
     else:
-        out = out_ptr + batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2]
+        out = (
+            out_ptr + target_batch * out_strides[0] + head * out_strides[1] + rows * out_strides[2]
+        )
         tl.store(out + feature, total, mask=inside)
     if log_sum_ptr is not None:
         # The softmax of a score, in powers of two, is 2 ** (score - log_sum).
-        at = batch * log_strides[0] + head * log_strides[1] + q_row + query
+        at = target_batch * log_strides[0] + head * log_strides[1] + q_row + query
         tl.store(log_sum_ptr + at, highest + tl.log2(weights), mask=query < queries)

@@ -20,41 +20,69 @@ BY_POINTERS = Table(
 _TWO = {"num_warps": 8, "num_stages": 2, "maxnreg": 128}
 # The same with keys and values by descriptors, and by whether attention is causal, whether it has a
 # bias, and the number of keys. H200, float16, 4 x 32 x 1024, 2048 and 4096, 2 x 16 x 16384,
-# 2026-11-26, and causal ones of 64 elements 2026-11-29 (docs/notes/ops.md).
+# 2026-11-26, causal ones of 64 elements 2026-11-29, and short ones, bfloat16, many heads,
+# 2026-11-30 (docs/notes/ops.md).
 _LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
 _SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
-_FEW, _SOME, _MANY = 1024, 4096, 8192  # keys
+_LANES = {**_SMALL, "LANE_SUMS": True, "warp_specialize": False}
+_WIDE = {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO}
+_FOUR = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2, "maxnreg": 128}
+_SHORT = {**_FOUR, "warp_specialize": False}  # four programs on a multiprocessor
+_ONE_LOOP = {"ONE_LOOP": True}
+_SHORTEST, _SHORTER, _FEW, _SOME, _MANY = 256, 512, 1024, 4096, 8192  # keys
 BY_DESCRIPTORS = Table(
     {(ANY, ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
             (64, 2, 0, 0, _FEW): {**_SMALL, "warp_specialize": False},
             (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
-            (64, 2, 1, 0, _SOME): {**_SMALL, "LANE_SUMS": True, "warp_specialize": False},
+            (64, 2, 1, 0, _FEW): {**_LANES, **_ONE_LOOP},
+            (64, 2, 1, 0, _SOME): _LANES,
             (64, 2, 1, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
             (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
-            (128, 2, 0, 0, _FEW): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (128, 2, 0, 0, _SHORTEST): _SHORT,
+            (128, 2, 0, 0, _FEW): _WIDE,
             (128, 2, 0, 0, ANY): _LARGE,
-            (128, 2, 1, 0, _FEW): {**_SMALL, "warp_specialize": True},
+            (128, 2, 1, 0, _SHORTEST): {**_SHORT, **_ONE_LOOP},
+            (128, 2, 1, 0, _FEW): {**_WIDE, **_ONE_LOOP},
             (128, 2, 1, 0, ANY): _LARGE,
-            (128, 2, 1, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO},
+            (128, 2, 1, 1, ANY): _WIDE,
             (256, 2, 1, 1, ANY): {**_LARGE, "BLOCK_N": 64},
             (ANY, ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
         }
     },
 )
-# Those of a program for each multiprocessor, which takes several blocks of queries, if these keep
-# all of them busy. By the size of a head, the bytes of an element, whether there is a bias, and the
-# number of keys; empty where a program for each block is faster. In the same runs.
-BY_SEVERAL_BLOCKS = Table(
-    {(ANY, ANY, ANY, ANY): {}},
+# For at most this number of queries, and for causal blocks that are too few for all
+# multiprocessors, by the size of a head and the bytes of an element. H200, bfloat16, 2026-11-30.
+FEW_QUERIES = 64
+BY_FEW_QUERIES = Table(
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, ANY, ANY, ANY): {},
-            (128, 2, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
-            (128, ANY, ANY, ANY): {},
-            (256, 2, 0, _MANY): {**_LARGE, "BLOCK_N": 64, "PROGRAMS": 132},
-            (ANY, ANY, ANY, ANY): {},
+            (128, 2): {**_SMALL, "BLOCK_N": 128, "warp_specialize": True},
+            (ANY, ANY): {**_SMALL, "BLOCK_N": 32},
+        }
+    },
+)
+BY_FEW_BLOCKS = Table(
+    {(ANY, ANY): {}},
+    {"nvptx": {(64, ANY): {}, (128, 2): {**_SMALL, "warp_specialize": True}, (ANY, ANY): {}}},
+)
+# Those of a program for each multiprocessor, which takes several blocks of queries, if these keep
+# all of them busy. By the size of a head, the bytes of an element, whether attention is causal,
+# whether there is a bias, and the number of keys; empty where a program for each block is faster.
+# In the same runs.
+BY_SEVERAL_BLOCKS = Table(
+    {(ANY, ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (64, ANY, ANY, ANY, ANY): {},
+            (128, 2, 0, 0, _SHORTER): {},
+            (128, 2, 1, 0, _FEW): {},
+            (128, 2, 1, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
+            (128, ANY, ANY, ANY, ANY): {},
+            (256, 2, 1, 0, _MANY): {**_LARGE, "BLOCK_N": 64, "PROGRAMS": 132},
+            (ANY, ANY, ANY, ANY, ANY): {},
         }
     },
 )

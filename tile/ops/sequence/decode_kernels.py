@@ -20,7 +20,7 @@ def decode_kernel(
     v_ptr,
     lengths_ptr,
     table_ptr,
-    parts_ptr,
+    out_ptr,
     highest_ptr,
     weights_ptr,
     k_strides,
@@ -33,10 +33,12 @@ def decode_kernel(
     span,
     size,
     SCALE: tl.constexpr,
+    SUMS: tl.constexpr,
     BLOCK_G: tl.constexpr,
     BLOCK_N: tl.constexpr,
     HEAD: tl.constexpr,
 ):
+    """Write the sums of a part to `out_ptr`; without `highest_ptr`, all keys are one part."""
     batch = (tl.program_id(0) // key_heads).to(tl.int64)
     key_head = (tl.program_id(0) % key_heads).to(tl.int64)
     part = tl.program_id(1)
@@ -55,10 +57,9 @@ def decode_kernel(
     within = tl.arange(0, BLOCK_N)[:, None]
     k_tile = k_ptr + (within * k_strides[2] + feature)
     v_tile = v_ptr + (within * v_strides[2] + feature)
-    sums = parts_ptr.dtype.element_ty
-    highest = tl.full((BLOCK_G,), -float("inf"), dtype=sums)
-    weights = tl.zeros((BLOCK_G,), dtype=sums)
-    total = tl.zeros((BLOCK_G, HEAD), dtype=sums)
+    highest = tl.full((BLOCK_G,), -float("inf"), dtype=SUMS)
+    weights = tl.zeros((BLOCK_G,), dtype=SUMS)
+    total = tl.zeros((BLOCK_G, HEAD), dtype=SUMS)
     length = keys
     if lengths_ptr is not None:
         length = tl.load(lengths_ptr + batch)
@@ -77,20 +78,23 @@ def decode_kernel(
             k_at = k_ptr + (page * k_strides[0] + row * k_strides[2] + feature)
             v_at = v_ptr + (page * v_strides[0] + row * v_strides[2] + feature)
         k = tl.load(k_at, mask=inside, other=0.0)
-        scores = tl.dot(q, tl.trans(k), out_dtype=sums) * SCALE
+        scores = tl.dot(q, tl.trans(k), out_dtype=SUMS) * SCALE
         scores = tl.where((key < end)[None, :], scores, -float("inf"))
         higher = tl.maximum(highest, tl.max(scores, axis=1))
         shrink = tl.exp2(highest - higher)
         powers = tl.exp2(scores - higher[:, None])
         weights = weights * shrink + tl.sum(powers, axis=1)
         v = tl.load(v_at, mask=inside, other=0.0)
-        total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=sums)
+        total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=SUMS)
         highest = higher
     at = head * tl.num_programs(1) + part
-    out = parts_ptr + at[:, None] * size + feature
-    tl.store(out, total, mask=mine[:, None] & (feature < size))
-    tl.store(highest_ptr + at, highest, mask=mine)
-    tl.store(weights_ptr + at, weights, mask=mine)
+    if highest_ptr is None:
+        total *= (1.0 / weights)[:, None]
+    else:
+        tl.store(highest_ptr + at, highest, mask=mine)
+        tl.store(weights_ptr + at, weights, mask=mine)
+    out = out_ptr + at[:, None] * size + feature
+    tl.store(out, total.to(out_ptr.dtype.element_ty), mask=mine[:, None] & (feature < size))
 
 
 @tile.jit

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import tile
+import tile.language as tl
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.sequence.attention_loop import LOG2_E
 from tile.ops.sequence.decode_kernels import add_parts_kernel, decode_kernel
 
-BLOCK_N = 64  # keys of an iteration
+# Keys of an iteration, of heads of up to 64 elements and of larger ones: H200, 2026-11-30.
+BLOCK_N, FEWER = 64, 32
 # Programs that run at once, by backend: two on each of an H200's 132 multiprocessors. 320 for 64
 # heads take 42.7 us, 256 take 36.4.
 PROGRAMS = {"nvptx": 264}
@@ -35,24 +37,29 @@ def launch_by_keys(
     (q, key, value), (batches, heads, key_heads, keys) = operands, sizes
     size, sums = key.shape[-1], accumulator(key.dtype)
     parts = parts_of(call, batches * key_heads, keys)
-    values = call.new((batches, heads, parts, size), sums)
-    highest, weights = (call.new((batches, heads, parts), sums) for _ in range(2))
     head = max(16, tile.next_power_of_2(size))
-    span = tile.cdiv(tile.cdiv(keys, parts), BLOCK_N) * BLOCK_N
+    block = BLOCK_N if head <= 64 else FEWER
+    span = tile.cdiv(tile.cdiv(keys, parts), block) * block
+    values, highest, weights = out, None, None
+    if parts > 1:
+        values = call.new((batches, heads, parts, size), sums).value
+        highest, weights = (call.new((batches, heads, parts), sums).value for _ in range(2))
     launch(decode_kernel, (batches * key_heads, parts))(
         *(q, key.value, value.value, lengths, table),
-        *(values.value, highest.value, weights.value, key.strides[:3], value.strides[:3], *pages),
+        *(values, highest, weights, key.strides[:3], value.strides[:3], *pages),
         *(key_heads, heads // key_heads, keys, span, size),
         SCALE=scale * LOG2_E,
+        SUMS=getattr(tl, sums.name),
         BLOCK_G=max(16, tile.next_power_of_2(heads // key_heads)),
-        BLOCK_N=BLOCK_N,
+        BLOCK_N=block,
         HEAD=head,
     )
-    launch(add_parts_kernel, (batches * heads,))(
-        *(values.value, highest.value, weights.value, out, parts, size),
-        PARTS=tile.next_power_of_2(parts),
-        HEAD=head,
-    )
+    if parts > 1:
+        launch(add_parts_kernel, (batches * heads,))(
+            *(values, highest, weights, out, parts, size),
+            PARTS=tile.next_power_of_2(parts),
+            HEAD=head,
+        )
 
 
 def parts_of(call: Call, heads: int, keys: int) -> int:

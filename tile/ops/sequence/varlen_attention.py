@@ -109,7 +109,7 @@ def varlen_attention(
             *(q, k, v, result.value, logs and logs.value, None, None, q_starts, k_starts),
             *(strides_of(operand) for operand in (source, key, key, result)),
             *((0, tokens), (0, 0, 0, 0)),
-            *(1, heads, key.shape[1], heads // key.shape[1], longest, key.shape[0], window),
+            *(1, heads, key.shape[1], heads // key.shape[1], longest, key.shape[0], None, window),
             SCALE=scale * LOG2_E,
             SIZE=size,
             CAUSAL=bool(causal),
