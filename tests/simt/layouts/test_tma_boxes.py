@@ -113,6 +113,29 @@ def test_two_parts_of_a_block_fill_the_layout(shape: tuple[int, ...], bits: int)
     assert all(later.byte - first.byte == middle for first, later in pairs)
 
 
+@pytest.mark.parametrize(
+    ("shape", "extents"),
+    [
+        ((64, 256), (64, 192)),  # three strips, of which each program loads half of the rows
+        ((64, 256), (64, 100)),
+        ((1, 256, 64), (1, 208, 64)),
+        ((256, 128), (160, 128)),  # two strips
+        ((256, 64), (200, 64)),  # the second part would not start with a period of the swizzle
+    ],
+)
+def test_two_parts_of_a_part(shape: tuple[int, ...], extents: tuple[int, ...]) -> None:
+    strips = block_strips(block_layout(shape, 16), 16)
+    assert strips is not None
+    part = replace(strips, extents=extents)
+    if part.split is None:
+        assert extents[-2] // 2 % 8
+        return
+    box_dim, apart, pairs = part.split
+    assert sorted(box for pair in pairs for box in pair) == list(part.boxes(box_dim))
+    assert all(second.byte - first.byte == apart for first, second in pairs)
+    assert 2 * len(pairs) * math.prod(box_dim) * 2 == part.bytes
+
+
 def test_the_number_of_boxes() -> None:
     def count(*shape: int, bits: int = 16) -> int:
         strips = block_strips(block_layout(shape, bits), bits)

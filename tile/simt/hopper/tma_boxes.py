@@ -127,18 +127,20 @@ class BlockStrips:
     def split(self) -> SplitBlock | None:
         """The block in two parts of half of its bytes; None if TMA does not copy these."""
         dims = self.box_dim
-        if math.prod(dims) == math.prod(self.shape):
+        boxes = list(self.boxes(dims))
+        if len(boxes) % 2:
             rows = [axis for axis, extent in enumerate(dims[:-1]) if extent > 1]
-            if not rows:
+            if not rows or dims[rows[0]] % 2:
                 return None
             dims = tuple([n // 2 if axis == rows[0] else n for axis, n in enumerate(dims)])
-        boxes = list(self.boxes(dims))
+            boxes = list(self.boxes(dims))
         middle = len(boxes) // 2
-        alignment = ROWS * self.row_bytes if self.swizzle else TMA_ALIGNMENT
-        if boxes[middle].byte % alignment:
-            return None
         pairs = tuple(zip(boxes[:middle], boxes[middle:], strict=True))
-        return SplitBlock(dims, boxes[middle].byte, pairs)
+        apart = boxes[middle].byte
+        alignment = ROWS * self.row_bytes if self.swizzle else TMA_ALIGNMENT
+        if any(low.byte % alignment or high.byte - low.byte != apart for low, high in pairs):
+            return None
+        return None if apart % alignment else SplitBlock(dims, apart, pairs)
 
     def boxes(self, box_dim: tuple[int, ...] | None = None) -> Iterator[Box]:
         """Yield the boxes of the block, strip by strip; of other extents, if some are passed."""

@@ -40,6 +40,7 @@ from tile.simt.ops.tma import (
     MBARRIERS,
     NUMBERS,
     check_block,
+    check_extents,
     check_mbarriers,
 )
 
@@ -97,12 +98,14 @@ def tma_load_multicast(
     ptr: Type,
     *numbers: Type,
     stage_offset: int = 0,
+    extents: tuple[int, ...] = (),
 ) -> None:
     """Begin to load half of a descriptor block to the shared memory of both programs of a cluster.
 
-    The program of even number loads the first half of the buffer's bytes, the other one the second.
+    The program of even number loads the first half of the bytes, the other one the second.
     Each half arrives on the mbarrier of `iteration + stage_offset` of both. Both programs do so, at
     the same iteration and with the same block. All else is as for `tma_load`.
     """
     check_mbarriers("tma_load_multicast", bars, iteration, active)
     check_block("tma_load_multicast", mem, ptr, numbers)
+    check_extents("tma_load_multicast", mem, extents)

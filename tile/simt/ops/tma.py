@@ -152,7 +152,7 @@ def tma_load(
     """
     check_mbarriers("tma_load", bars, iteration, active)
     check_block("tma_load", mem, ptr, numbers)
-    check_extents(mem, extents)
+    check_extents("tma_load", mem, extents)
 
 
 @lowered_op(
@@ -307,9 +307,9 @@ def check_block(name: str, mem: Type, ptr: Type, numbers: tuple[Type, ...]) -> N
     check_numbers(name, numbers, rank)
 
 
-def check_extents(mem: Type, extents: tuple[int, ...]) -> None:
-    """Raise for extents of a part that `tma_load` does not copy."""
-    dims = buffer("tma_load", mem).dims
+def check_extents(name: str, mem: Type, extents: tuple[int, ...]) -> None:
+    """Raise for extents of a part that TMA does not copy."""
+    dims = buffer(name, mem).dims
     if not extents:
         return
     require(
@@ -317,7 +317,7 @@ def check_extents(mem: Type, extents: tuple[int, ...]) -> None:
         and extents[:-2] == dims[:-2]
         and all(0 < n <= most for n, most in zip(extents, dims, strict=True))
         and (extents[-2:-1] == dims[-2:-1] or set(dims[:-2]) <= {1}),
-        f"tma_load of {mem} copies no part of extents {extents}",
+        f"{name} of {mem} copies no part of extents {extents}",
     )
 
 

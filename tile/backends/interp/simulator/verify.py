@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tile.errors import UnsupportedError, WgmmaInFlightError
@@ -157,7 +158,8 @@ def _tma_block(op: Operation, target: SimtTarget, num_warps: int) -> None:
     assert strips is not None
     _require_stages_aligned(op, mem, strips)
     if op.defn is ops.cluster.tma_load_multicast:
-        _require(strips.split is not None, f"{op.name} divides no {mem.type}")
+        split = replace(strips, extents=op["extents"]).split
+        _require(split is not None, f"{op.name} divides no {mem.type}")
 
 
 def _require_stages_aligned(op: Operation, mem: Value, strips: BlockStrips) -> None:

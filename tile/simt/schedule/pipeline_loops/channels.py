@@ -133,7 +133,7 @@ class TmaChannel(Channel):
                 ops.append(build.op(each.issue, target, self.full, at, alone, *array, **options))
                 if same is not None:
                     operands = target, self.full, at, same, *array
-                    ops.append(build.op(cluster.tma_load_multicast, *operands))
+                    ops.append(build.op(cluster.tma_load_multicast, *operands, **options))
         return ops
 
     def wait(self, build: LayoutBuilder, at: Value) -> Operation:

@@ -85,9 +85,7 @@ class BufferedLoad:
     @property
     def can_halve(self) -> bool:
         """True if the block can be loaded by two programs, half by each."""
-        strips = block_strips(self.layout, self.tile.of.storage_bits)
-        is_split = strips is not None and strips.split is not None
-        return self.issue is tma.tma_load and is_split and not self.extents
+        return self.issue is tma.tma_load and self.strips.split is not None
 
     @property
     def bytes(self) -> int:

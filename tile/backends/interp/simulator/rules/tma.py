@@ -187,7 +187,7 @@ class DescriptorBlock:
         self.op = op
         self.mem = mem
         self.size = mem.of.itemsize
-        extents = op["extents"] if op.defn is ops.tma.tma_load else ()
+        extents = op.attributes.get("extents", ())
         order = _order(mem.layout)
         copied = _copied(mem, extents).ravel()[order]
         self.order = order[copied]
