@@ -49,6 +49,14 @@ def test_results(a: Array, b: Array) -> None:
     check(a, b)
 
 
+@pytest.mark.parametrize("block", [256, 1024])
+def test_programs_that_copy_several_rows(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 128 elements, of which neither 2 nor 8 divide the number."""
+    monkeypatch.setattr(module, "BLOCK", block)
+    check(integers(3, 33, 85), integers(3, 85, 76))
+    check(integers(33, 84), integers(84, 76))
+
+
 def check(a: Array, b: Array) -> None:
     bias = integers(b.shape[-1])
     with tile.backend("interp:wgmma"):

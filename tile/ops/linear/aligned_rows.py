@@ -20,36 +20,38 @@ from tile.ops.linear.strided import Strided
 
 # Elements: TMA loads rows of 128 bytes, which lie in one line of the L2 cache each.
 PITCH = 64
-BLOCK, WARPS = 2048, 8  # of a program of copies
+BLOCK, WARPS = 2048, 8  # of a program of copies: elements of a row, or of several
 VECTOR = 4  # elements: the least multiple that launches tell compilation of
 # Multiplications by each element of an operand that is copied, and all (docs/notes/ops.md).
 LEAST, LEAST_WORK = {"nvptx": 32}, 2**25
 
 
 @tile.jit
-def copy_block(matrices, program, PAIRS: tl.constexpr, BLOCK: tl.constexpr):
-    """Copy a block of a row, and write zeros past its end; strides are in elements.
+def copy_block(matrices, program, PAIRS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Copy a block of some rows, and write zeros past their ends; strides are in elements.
 
     PAIRS: elements are loaded one by one. Those of even and of odd numbers are two tiles, so that
     wide stores are worth an exchange between threads.
     """
-    source, copy, rows, length, source_batch, source_row, source_step, copy_row = matrices
+    source, copy, lines, rows, length, source_batch, source_row, source_step, copy_row = matrices
     blocks = tl.cdiv(copy_row, BLOCK)
-    line, first = program // blocks, program % blocks * BLOCK
+    first = program % blocks * BLOCK
+    line = (program // blocks * ROWS + tl.arange(0, ROWS))[:, None]
+    inside = line < lines
     batch, row = line // rows, line % rows
     source += batch.to(tl.int64) * source_batch + row.to(tl.int64) * source_row
     source += first.to(tl.int64) * source_step
     copy += line.to(tl.int64) * copy_row + first
-    element, left = tl.arange(0, BLOCK), length - first
+    element, left = tl.arange(0, BLOCK)[None, :], length - first
     if PAIRS:
-        even = 2 * tl.arange(0, BLOCK // 2)
-        x = tl.load(source + even.to(tl.int64) * source_step, mask=even < left, other=0.0)
+        even = 2 * tl.arange(0, BLOCK // 2)[None, :]
+        x = tl.load(source + even.to(tl.int64) * source_step, inside & (even < left), 0.0)
         odd = even + 1
-        y = tl.load(source + odd.to(tl.int64) * source_step, mask=odd < left, other=0.0)
-        x = tl.join(x, y).reshape(BLOCK)
+        y = tl.load(source + odd.to(tl.int64) * source_step, inside & (odd < left), 0.0)
+        x = tl.join(x, y).reshape(ROWS, BLOCK)
     else:
-        x = tl.load(source + element, mask=element < left, other=0.0)
-    tl.store(copy + element, x, mask=element < copy_row - first)
+        x = tl.load(source + element, inside & (element < left), 0.0)
+    tl.store(copy + element, x, inside & (element < copy_row - first))
 
 
 @tile.jit
@@ -59,14 +61,16 @@ def copy_rows_kernel(
     one_programs,
     ONE_PAIRS: tl.constexpr,
     OTHER_PAIRS: tl.constexpr,
+    ONE_ROWS: tl.constexpr,
+    OTHER_ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Copy a block of a row of one operand, or of the other."""
+    """Copy a block of rows of one operand, or of the other."""
     program = tl.program_id(0)
     if other is None or program < one_programs:
-        copy_block(one, program, ONE_PAIRS, BLOCK)
+        copy_block(one, program, ONE_PAIRS, ONE_ROWS, BLOCK // ONE_ROWS)
     else:
-        copy_block(other, program - one_programs, OTHER_PAIRS, BLOCK)
+        copy_block(other, program - one_programs, OTHER_PAIRS, OTHER_ROWS, BLOCK // OTHER_ROWS)
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ class _Copy:
     arguments: tuple[Any, ...]
     programs: int
     pairs: bool
+    rows: int  # of a program
 
 
 def aligned_operands(
@@ -111,11 +116,13 @@ def _copy(call: Call, dtype: DType, one: Strided, shape: tuple[int, int, int]) -
     batches = batches if batch else 1
     copy = call.new((batches, rows, pitch), dtype)
     copied = Strided(copy.value, (rows * pitch if batch else 0, pitch, 1))
+    lines, at_once = batches * rows, max(1, BLOCK // tile.next_power_of_2(pitch))
     return _Copy(
         copied.transposed() if by_columns else copied,
-        (one.value, copy.value, rows, columns, batch, row, step, pitch),
-        batches * rows * tile.cdiv(pitch, BLOCK),
+        (one.value, copy.value, lines, rows, columns, batch, row, step, pitch),
+        tile.cdiv(lines, at_once) * tile.cdiv(pitch, BLOCK),
         step != 1 or row % VECTOR != 0 or columns % VECTOR != 0,
+        at_once,
     )
 
 
@@ -127,6 +134,8 @@ def _launch(copies: Sequence[_Copy]) -> None:
         *(one.arguments, other.arguments if other else None, one.programs),
         ONE_PAIRS=one.pairs,
         OTHER_PAIRS=bool(other and other.pairs),
+        ONE_ROWS=one.rows,
+        OTHER_ROWS=other.rows if other else 1,
         BLOCK=BLOCK,
         num_warps=WARPS,
         launch_pdl=True,
