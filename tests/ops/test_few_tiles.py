@@ -15,7 +15,8 @@ import tile.ops
 from tests.sampling import sample
 from tile.ops.core.call import F16
 from tile.ops.core.tables import Table
-from tile.ops.linear.few_tiles import FewTiles, few_tiles
+from tile.ops.linear.few_tiles import few_tiles
+from tile.ops.linear.shapes import FewTiles
 from tile.ops.linear.wide_tiles import wide_tiles
 
 
@@ -132,16 +133,68 @@ def test_batches_are_many_tiles() -> None:
     a, b = operands(128, 128, 512)
     two, forty = (cast(FewTiles, chosen(a, b, batches)) for batches in (2, 40))
     assert two.config["BLOCK_N"] < forty.config["BLOCK_N"]
-    assert chosen(a, b, batches=4000) is None
+    assert cast(FewTiles, chosen(a, b, batches=4000)).config["persistent"]
 
 
 @pytest.mark.parametrize("k", [64, 128, 192, 256, 384])
 def test_several_programs_of_short_matmuls_fit_a_multiprocessor(k: int) -> None:
     """They overlap, however many tiles there are."""
-    for rows, columns in ((50176, 128), (12544, 256), (4096, 4096), (2048, 2048)):
+    for rows, columns in ((50176, 128), (12544, 256), (2048, 2048)):
         config = cast(FewTiles, chosen(*operands(rows, columns, k))).config
         tile_bytes = 2 * (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"]
         assert 2 * config["num_stages"] * tile_bytes < 227 << 10
+
+
+@pytest.mark.parametrize("k", [64, 128, 384])
+def test_programs_of_large_results_of_short_matmuls_are_persistent(k: int) -> None:
+    for sizes, batches in (((8192, 8192, k), 1), ((512, 512, k), 64)):
+        config = cast(FewTiles, chosen(*operands(*sizes), batches)).config
+        assert config["persistent"] and config["BLOCK_N"] == 128
+
+
+@pytest.mark.parametrize(
+    ("sizes", "edges", "swapped"),
+    [
+        ((64, 5120, 5120), (64, 40), False),
+        ((64, 6144, 4096), (64, 48), False),
+        ((128, 5120, 5120), (128, 40), False),
+        ((256, 5120, 5120), (128, 80), False),
+        ((256, 8192, 8192), (128, 128), False),
+        ((192, 8192, 8192), (64, 192), False),  # 256 rows would be too many
+        ((1024, 1280, 1280), (128, 80), False),
+        ((1024, 768, 768), (64, 96), False),
+        ((1536, 1152, 1152), (128, 128), False),  # 132 tiles of 128 x 112 are hardly faster
+    ],
+)
+def test_columns_of_tiles_fill_the_multiprocessors(
+    sizes: tuple[int, int, int], edges: tuple[int, int], swapped: bool
+) -> None:
+    """The right operand is contiguous along the inner axis, or the transpose is computed."""
+    m, n, k = sizes
+    a, b = operands(*sizes)
+    few = cast(FewTiles, chosen(a, np.asfortranarray(b)))
+    assert (few.config["BLOCK_M"], few.config["BLOCK_N"]) == edges and few.swapped == swapped
+    rows = cast(FewTiles, chosen(a, b))
+    assert rows.config["BLOCK_N"] % 64 == 0 or rows.swapped
+
+
+@pytest.mark.parametrize(
+    ("sizes", "edges"),
+    [
+        ((1000, 1000, 1000), (64, 128)),
+        ((2000, 1000, 3000), (128, 128)),
+        ((3000, 3000, 3000), (128, 192)),
+        ((5000, 5000, 5000), (128, 224)),
+    ],
+)
+def test_rows_within_sectors_are_loaded_in_clusters(
+    sizes: tuple[int, int, int], edges: tuple[int, int]
+) -> None:
+    config = cast(FewTiles, chosen(*operands(*sizes))).config
+    assert (config["BLOCK_M"], config["BLOCK_N"]) == edges
+    assert config["num_ctas"] == 2 and config["warp_specialize"]
+    m, n, k = (size // 8 * 8 // 16 * 16 for size in sizes)
+    assert "num_ctas" not in cast(FewTiles, chosen(*operands(m, n, k))).config
 
 
 @pytest.mark.parametrize("backend", ["interp", "opencl"])
@@ -164,8 +217,9 @@ def test_tiles_and_splits_of_wide_results(
     m: int, n: int, k: int, tile_of_result: tuple[int, int], splits: int
 ) -> None:
     """The tiles that were the fastest of those measured, or nearly."""
-    config = wide_tiles("nvptx", m, n, k)
-    assert (config["BLOCK_M"], config["BLOCK_N"]) == tile_of_result and config["splits"] == splits
+    wide = wide_tiles("nvptx", m, n, k)
+    assert wide is not None and wide.config["splits"] == splits
+    assert (wide.config["BLOCK_M"], wide.config["BLOCK_N"]) == tile_of_result
 
 
 @pytest.mark.parametrize("shape", [(64, 4096, 4096), (1024, 4096, 4096), (96, 4088, 4096)])

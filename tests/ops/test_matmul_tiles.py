@@ -13,7 +13,7 @@ import tile.ops
 from tile.ops.core.reference import reference_of
 from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
-from tile.ops.linear.few_tiles import FewTiles
+from tile.ops.linear.shapes import FewTiles, Shape
 from tile.runtime.jit import JITFunction
 
 matmul_module = importlib.import_module("tile.ops.linear.strided_matmul")
@@ -69,6 +69,42 @@ def test_programs_that_compute_several_tiles(columns: int, monkeypatch: pytest.M
     np.testing.assert_array_equal(result, np.float32(a) @ np.float32(b) + bias)
 
 
+@pytest.mark.parametrize("group", [1, 8])
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize("columns", [112, 104, 96])
+def test_programs_of_a_cluster_load_columns_once(
+    columns: int, by_columns: bool, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four programs have 2 x 4 tiles; in groups of rows, pairs of them share columns."""
+    config = {**tiles(64, columns, 64), "persistent": True, "warp_specialize": True}
+    config |= {"num_ctas": 2, "GROUP": group}
+    monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: FewTiles(config, swapped=False))
+    monkeypatch.setitem(matmul_module.PROGRAMS, "interp", 4)
+    random = np.random.default_rng(columns)
+    a, b = (random.integers(-3, 4, shape).astype(np.float16) for shape in ((72, 136), (136, 360)))
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.matmul(a, np.asfortranarray(b) if by_columns else b)
+    np.testing.assert_array_equal(result, np.float32(a) @ np.float32(b))
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_programs_that_compute_tiles_of_batches(
+    batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {**tiles(64, 96, 64), "persistent": True, "warp_specialize": True}
+    monkeypatch.setattr(matmul_module, "few_tiles", lambda *_: FewTiles(config, swapped=False))
+    monkeypatch.setitem(matmul_module.PROGRAMS, "interp", 5)
+    random = np.random.default_rng(batches)
+    a, b = (
+        random.integers(-3, 4, (batches, *shape)).astype(np.float16)
+        for shape in ((72, 136), (136, 200))
+    )
+    bias = random.integers(-3, 4, 200).astype(np.float32)
+    with tile.backend("interp:wgmma"):
+        result = tile.ops.matmul(a, b, bias)
+    np.testing.assert_array_equal(result, np.float32(a) @ np.float32(b) + bias)
+
+
 @pytest.mark.parametrize(("by_columns", "used"), [(False, 3 * 64 * 128), (True, 144 * 128)])
 def test_stages_have_no_columns_that_no_wgmma_reads(
     by_columns: bool, used: int, monkeypatch: pytest.MonkeyPatch
@@ -115,14 +151,18 @@ def test_edges_keep_multiprocessors_busy(
     sizes: tuple[int, int, int], edges: tuple[int, int], persistent: bool, swapped: bool
 ) -> None:
     """The right operand is row-major; if it is contiguous inside, the tiles are the same."""
-    config, transposed = balanced_tiles("nvptx", *sizes, True, False)
+    balanced = balanced_tiles("nvptx", Shape(1, *sizes, True, False))
+    assert balanced is not None
+    config = balanced.config
     assert (config["BLOCK_M"], config["BLOCK_N"]) == edges
-    assert ("persistent" in config, transposed) == (persistent, swapped)
-    inside, too = balanced_tiles("nvptx", *sizes, True, True)
-    assert (inside | {"num_stages": config["num_stages"]}, too) == (config, transposed)
-    assert not balanced_tiles("nvptx", *sizes, False, True)[1]
-    assert not balanced_tiles("interp", *sizes, True, True)[0]
-    assert not balanced_tiles("nvptx", 128, *sizes[1:], True, True)[0]
+    assert ("persistent" in config, balanced.swapped) == (persistent, swapped)
+    inside = balanced_tiles("nvptx", Shape(1, *sizes, True, True))
+    assert inside is not None and inside.swapped == swapped
+    assert inside.config | {"num_stages": config["num_stages"]} == config
+    other = balanced_tiles("nvptx", Shape(1, *sizes, False, True))
+    assert other is not None and not other.swapped
+    assert balanced_tiles("interp", Shape(1, *sizes, True, True)) is None
+    assert balanced_tiles("nvptx", Shape(1, 120, *sizes[1:], True, True)) is None
 
 
 def test_tall_tiles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ which are columns of b then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import tile
@@ -20,10 +19,12 @@ from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.configurations import tiles
+from tile.ops.linear.filling_tiles import filling_tiles
+from tile.ops.linear.shapes import FewTiles, Shape
 from tile.ops.linear.wide_tiles import wide_tiles
 
 Strides = tuple[int, int, int]
-LINE = 64  # elements: of a line of the L2 cache
+LINE, SECTOR = 64, 16  # elements: of a line of the L2 cache, and of a sector
 ALIGNED = 8  # elements: strides of arrays that TMA loads from are multiples of 16 bytes
 EDGE = 64  # of the tiles that are counted
 # As many tiles run at once, so that their order does not matter: rows of tiles are not grouped.
@@ -128,12 +129,34 @@ FEW = Table(
 )
 
 
-@dataclass(frozen=True)
-class FewTiles:
-    """The configuration of a matmul of few tiles. swapped: it computes the result's transpose."""
-
-    config: Configuration
-    swapped: bool
+# Large results of short inner axes: persistent programs load a tile while they store another. 8192
+# x 8192 x 128 takes 46.4 us, 57.9 without, 64 times 1024 x 1024 x 128 49.2 and 72.6, but 12544 x
+# 256 x 128 6.6 and 4.9 (H200, 2026-11-29). By the negatives of the least of M and N, and of the
+# number of tiles of 64 x 64, and by K.
+SHORT = Table(
+    {(ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (-256, -2048, 384): {
+                **tiles(128, 128, 64, warps=8, stages=6),
+                "persistent": True,
+                "warp_specialize": True,
+            },
+            (ANY, ANY, ANY): {},
+        }
+    },
+)
+# Persistent programs are chosen for this time, compared with that of single tiles: 256 x 32000 x
+# 4096 takes 97.8 us with them, 100.6 without.
+MORE_WIDE = 1.01
+# By rows and columns, tiles of operands whose rows begin within sectors of the L2 cache: programs
+# of a cluster load columns once. 1000 cubed takes 7.9 us, 9.2 without, 2000 x 1000 x 3000 25.3 and
+# 31.3 (H200, float16, 2026-11-29).
+CLUSTERED = {
+    (64, 128): dependent(64, 128, 128, stages=4) | {"num_ctas": 2, "warp_specialize": True},
+    (128, 128): dependent(128, 128, 64, 8, 6) | {"num_ctas": 2, "warp_specialize": True},
+}
+LEAST_CLUSTERED = 512  # elements of the inner axis
 
 
 def few_tiles(
@@ -154,14 +177,38 @@ def few_tiles(
     if thin:
         return FewTiles(thin, swapped=True)
     config = BETWEEN_LINES.select(backend, n, count, k) if is_between_lines(b) else {}
-    if batches == 1 and not swapped:
-        config = config or wide_tiles(backend, m, n, k)
-    config = config or FEW.select(backend, m, n, count, k)
-    if config and count <= AT_ONCE:
-        config = {**config, "GROUP": 1}
-    if not config and batches == 1 and not swapped:
-        config, swapped = balanced_tiles(backend, m, n, k, a[2] == 1, b[1] == 1)
-    return FewTiles(config, swapped) if config else None
+    if swapped or config:
+        config = config or FEW.select(backend, m, n, count, k)
+        return _few(config, count, swapped=swapped)
+    shape = Shape(*sizes, a[2] == 1, b[1] == 1, is_within_sectors(a) or is_within_sectors(b))
+    filling = filling_tiles(backend, shape)
+    if filling:
+        return filling
+    balanced = balanced_tiles(backend, shape)
+    wide = wide_tiles(backend, m, n, k) if batches == 1 else None
+    if wide and not (balanced and balanced.is_persistent and balanced.cost < MORE_WIDE * wide.cost):
+        return FewTiles(wide.config, swapped=False)
+    if not wide:
+        config = SHORT.select(backend, -min(m, n), -count, k) or FEW.select(backend, m, n, count, k)
+    if config and shape.within_sectors:
+        config = _in_clusters(config, m, n, k)
+    if not config and balanced:
+        return FewTiles(balanced.config, balanced.swapped)
+    return _few(config, count, swapped=False)
+
+
+def _few(config: Configuration, count: int, *, swapped: bool) -> FewTiles | None:
+    """Return a configuration for so many tiles; None if it is empty."""
+    if not config:
+        return None
+    return FewTiles({**config, "GROUP": 1} if count <= AT_ONCE else config, swapped)
+
+
+def _in_clusters(config: Configuration, m: int, n: int, k: int) -> Configuration:
+    """Return a configuration whose programs load columns of operands in pairs, if it has one."""
+    edges = config["BLOCK_M"], config["BLOCK_N"]
+    count = tile.cdiv(m, edges[0]) * tile.cdiv(n, edges[1])
+    return config if k < LEAST_CLUSTERED or count % 2 else CLUSTERED.get(edges, config)
 
 
 def is_aligned(strides: Strides) -> bool:
@@ -169,6 +216,12 @@ def is_aligned(strides: Strides) -> bool:
     batch, row, column = strides
     contiguous, other = sorted((row, column))
     return contiguous == 1 and batch % ALIGNED == 0 == other % ALIGNED
+
+
+def is_within_sectors(strides: Strides) -> bool:
+    """Return True if rows of 16-bit elements begin within sectors of the L2 cache."""
+    _, row, column = strides
+    return max(row, column) % SECTOR != 0
 
 
 def is_between_lines(strides: Strides) -> bool:

@@ -19,6 +19,7 @@ from tile.ops.linear.matmul_tiles import (
 @tile.jit
 def matmul_tile(
     item,
+    batch,
     a_ptr,
     b_ptr,
     bias_ptr,
@@ -48,11 +49,10 @@ def matmul_tile(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    BATCH_AXIS: tl.constexpr,
 ):
     """Compute one tile of the result."""
     tile_row, tile_column = tile_at(item, M, N, BLOCK_M, BLOCK_N, GROUP)
-    batch = tl.program_id(BATCH_AXIS).to(tl.int64)
+    batch = tl.cast(batch, tl.int64)
     split = tl.program_id(2).to(tl.int64)
     row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
     # Extents of tiles are powers of two; wgmma computes only those columns that are stored.
@@ -112,6 +112,7 @@ def matmul_kernel(
     out_column,
     span,
     tiles,
+    batches,
     ACTIVATION: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
@@ -124,16 +125,22 @@ def matmul_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     PERSISTENT: tl.constexpr,
+    BATCHED: tl.constexpr,
     BATCH_AXIS: tl.constexpr = 1,
 ):
     """Compute a tile, or each of those of a persistent program; strides are in elements."""
     arguments = (
         *(a_ptr, b_ptr, bias_ptr, out_ptr, M, N, K, a_batch, a_row, a_inner, b_batch, b_inner),
         *(b_column, out_split, out_batch, out_row, out_column, span, ACTIVATION, PRECISION, SUMS),
-        *(SPLIT, EVEN, WIDE, SWAPPED, BLOCK_M, BLOCK_N, BLOCK_K, GROUP, BATCH_AXIS),
+        *(SPLIT, EVEN, WIDE, SWAPPED, BLOCK_M, BLOCK_N, BLOCK_K, GROUP),
     )
     if PERSISTENT:
-        for item in range(tl.program_id(1 - BATCH_AXIS), tiles, tl.num_programs(1 - BATCH_AXIS)):
-            matmul_tile(item, *arguments)
+        for item in range(tl.program_id(0), batches * tiles, tl.num_programs(0)):
+            if BATCHED:
+                batch = item // tiles
+                tl.assume(batch >= 0)
+                matmul_tile(item - batch * tiles, batch, *arguments)
+            else:
+                matmul_tile(item, 0, *arguments)
     else:
-        matmul_tile(tl.program_id(1 - BATCH_AXIS), *arguments)
+        matmul_tile(tl.program_id(1 - BATCH_AXIS), tl.program_id(BATCH_AXIS), *arguments)

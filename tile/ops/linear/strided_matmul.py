@@ -72,11 +72,13 @@ def strided_matmul(
     wide = reaches_far(a, b, sizes)
     if swapped:
         a, b, target = b.transposed(), a.transposed(), target.transposed()
-    programs = min(tiles, PROGRAMS[call.backend]) if persistent else tiles
-    grid, order = batched_grid(programs, batches)
+    grid, order = batched_grid(tiles, batches)
+    if persistent:
+        grid, order = (min(tiles * batches, PROGRAMS[call.backend]), 1), {}
     launch(matmul_kernel, (*grid, splits))(
         *(a.value, b.value, None if several else bias, target.value, rows, columns, k),
-        *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1), tiles),
+        *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1)),
+        *(tiles, batches),
         ACTIVATION=None if several else function,
         PRECISION=precision,
         SUMS=getattr(tl, sums.name),
@@ -85,6 +87,7 @@ def strided_matmul(
         WIDE=wide,
         SWAPPED=swapped,
         PERSISTENT=persistent,
+        BATCHED=batches > 1,
         **order,
         **config,
     )

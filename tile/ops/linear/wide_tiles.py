@@ -8,7 +8,7 @@ their sums.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import tile
 from tile.ops.linear.configurations import PROGRAMS, tiles
@@ -31,11 +31,18 @@ _TILES = (
 MULTIPLICATIONS, ADDED_BYTES, LAUNCH = 3.03e6, 5.6e6, 2.5
 
 
-def wide_tiles(backend: str, m: int, n: int, k: int) -> dict[str, Any]:
-    """Return the configuration of a matmul of 16-bit operands; it is empty for other shapes."""
+class Wide(NamedTuple):
+    """A configuration, and the time, in that of a multiplication of all inner elements."""
+
+    config: dict[str, Any]
+    cost: float
+
+
+def wide_tiles(backend: str, m: int, n: int, k: int) -> Wide | None:
+    """Return the configuration of a matmul of 16-bit operands; None for other shapes."""
     few = LEAST_ROWS <= m <= MOST_ROWS
     if backend not in PROGRAMS or not few or n < LEAST_COLUMNS or k < LEAST_INNER:
-        return {}
+        return None
 
     def microseconds(config: dict[str, Any], relative: float, splits: int) -> float:
         rows, columns = int(config["BLOCK_M"]), int(config["BLOCK_N"])
@@ -45,5 +52,6 @@ def wide_tiles(backend: str, m: int, n: int, k: int) -> dict[str, Any]:
         return multiplied + (splits - 1) * (LAUNCH + (4 * splits + 2) * m * n / ADDED_BYTES)
 
     choices = [(config, relative, splits) for (config, relative), splits in product(_TILES, (1, 2))]
-    config, _, splits = min(choices, key=lambda choice: microseconds(*choice))
-    return {**config, "splits": splits, "launch_pdl": True}
+    chosen = min(choices, key=lambda choice: microseconds(*choice))
+    config = {**chosen[0], "splits": chosen[2], "launch_pdl": True}
+    return Wide(config, microseconds(*chosen) * MULTIPLICATIONS / k)
