@@ -289,6 +289,9 @@ def linear() -> Iterator[Case]:
             {"splits": "stream"},
         ),
         "stream, inner 0": lambda r: ((r.normal(5, 0), r.normal(0, 7)), {"splits": "stream"}),
+        "row": lambda r: ((r.normal(1, 300), r.normal(70, 300).T, r.normal(70), "gelu"), {}),
+        "column": lambda r: ((r.normal(70, 300), r.normal(300, 1), r.normal(1)), {}),
+        "rows of batches": lambda r: ((r.normal(3, 1, 40), r.normal(3, 9, 40).swapaxes(1, 2)), {}),
         "inner 0": lambda r: ((r.normal(5, 0), r.normal(0, 7), r.normal(7)), {}),
         "rows 0": lambda r: ((r.normal(0, 9), r.normal(9, 7)), {}),
     }.items():

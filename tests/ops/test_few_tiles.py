@@ -170,7 +170,6 @@ def test_columns_of_tiles_fill_the_multiprocessors(
     sizes: tuple[int, int, int], edges: tuple[int, int], swapped: bool
 ) -> None:
     """The right operand is contiguous along the inner axis, or the transpose is computed."""
-    m, n, k = sizes
     a, b = operands(*sizes)
     few = cast(FewTiles, chosen(a, np.asfortranarray(b)))
     assert (few.config["BLOCK_M"], few.config["BLOCK_N"]) == edges and few.swapped == swapped

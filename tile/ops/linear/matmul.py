@@ -8,7 +8,7 @@ share operands in the L2 cache. If a result has fewer tiles than the device has 
 inner axis is split: each program adds up a part of it, and a second kernel adds up the parts in a
 fixed order, so that results are the same in every run. Stream-K splits all tiles evenly instead.
 A result of few rows may be computed as its transpose, b.T @ a.T (few_tiles.py), and operands whose
-rows TMA cannot load may be copied first (aligned_rows.py).
+rows TMA cannot load may be copied first (aligned_rows.py). A vector has no dot (matvec.py).
 
 The gradients are matmuls of transposed views: da = dout @ b.T, db = a.T @ dout.
 """
@@ -30,6 +30,7 @@ from tile.ops.core.reference import Array, wide
 from tile.ops.linear.aligned_rows import aligned_operands
 from tile.ops.linear.configurations import is_streamed, tiles_of
 from tile.ops.linear.few_tiles import few_tiles
+from tile.ops.linear.matvec import is_matvec
 from tile.ops.linear.splits import check_splits
 from tile.ops.linear.stream_k import stream_matmul
 from tile.ops.linear.strided import Strided, reaches_far
@@ -100,6 +101,7 @@ def matmul(
     stream = isinstance(splits, str) or (
         splits is None
         and batches == 1
+        and not is_matvec(left.dtype, one, other, sizes)
         and few_tiles(call.backend, left.dtype, one.strides, other.strides, sizes) is None
         and is_streamed(call.backend, left.dtype, m, n, k)
     )

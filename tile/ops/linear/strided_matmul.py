@@ -25,6 +25,7 @@ from tile.ops.linear.configurations import (
 )
 from tile.ops.linear.few_tiles import LEAST_SPLITS, few_tiles
 from tile.ops.linear.matmul_kernel import matmul_kernel
+from tile.ops.linear.matvec import is_matvec, matvec
 from tile.ops.linear.splits import add_splits, splits_of
 from tile.ops.linear.strided import Strided, reaches_far
 
@@ -53,6 +54,9 @@ def strided_matmul(
     """
     batches, m, n, k = sizes
     if not batches * m * n:
+        return
+    if splits is None and is_matvec(dtype, a, b, sizes):
+        matvec(call, a, b, out, sizes, dtype, sums_of(dtype), bias=bias, function=function)
         return
     few = few_tiles(call.backend, dtype, a.strides, b.strides, sizes)
     config = dict(few.config if few else tiles_of(call.backend, dtype, m, n, k, precision))
