@@ -118,7 +118,7 @@ class IssueOrder:
         left the last `pending` ones of its own iteration and all earlier ones. How many nested
         operations run is unknown: the wait leaves none of them, and counts none as younger.
         """
-        ops = [op for op in body if op is wait or _completes(op, completes)]
+        ops = [op for op in body if op is wait or any(x.defn is completes for x in op.walk())]
         nested = {op for op in ops if op is not wait and op.defn is not completes}
         left = 0 if nested else wait["pending"]
         # The position of what was issued, and if it is one operation.
@@ -138,11 +138,6 @@ class IssueOrder:
                     last = max(map(done.index, awaited))
                     counts.append(sum(counted for *_, counted in done[last + 1 :]))
         return min(counts, default=left)
-
-
-def _completes(op: Operation, completes: OpDef) -> bool:
-    """Return True if an operation, or one nested in it, is of a definition."""
-    return any(each.defn is completes for each in op.walk())
 
 
 def count_issued_since(wait: Operation, value: Value, issue: OpDef) -> int:

@@ -242,10 +242,13 @@ class _Ahead:
                 first.update(value.op for value in op.inputs if value.op is not None)
         in_order = sorted(self.sources.ops, key=lambda op: op not in first)
         self.sources = replace(self.sources, ops=tuple(in_order))
-        # The group, and what nothing else needs.
-        self.inside = {*group.ops}
+        # The group, and what depends on its early loads that nothing else needs.
+        after, self.inside = {*self.early}, {*group.ops}
+        for op in in_order:
+            if any(value.op in after for value in op.inputs):
+                after.add(op)
         for op in reversed(in_order):
-            if all(user in self.inside for value in op.results for user in value.users):
+            if op in after and all(user in self.inside for x in op.results for user in x.users):
                 self.inside.add(op)
         # Results that operations of later stages use.
         self.crossing = [

@@ -194,7 +194,7 @@ def _specialize(
     try:
         stores = plan_loop_stores(function, planner.aliases, block_stores)
         specialization = Specialization(planner, chosen, stores, fewer_stages=bool(asked))
-        planner.rely_on_unwritten(specialization.repeated)
+        planner.rely_on_unwritten(specialization.repeated, function.walk())
         specialization.build(schedules, multicast=multicast)
     except CannotSpecializeError as error:
         where = "" if error.op.loc is None else f", at {error.op.loc}"

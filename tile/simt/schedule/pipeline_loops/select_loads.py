@@ -264,17 +264,17 @@ class LoopPlanner:
         writes before the loop, or of an outer loop.
         """
         loads = [*plan.register_loads, *[each.load for each in plan.buffered], *plan.early_loads]
-        self._rely_on_disjoint(loads, plan.loop.walk())
+        self.rely_on_unwritten(loads, plan.loop.walk())
         loops = [op for op in (plan.loop, *plan.loop.ancestors()) if op.has_trait(Trait.LOOP)]
         before = takewhile(lambda op: op is not loops[-1], self.function.walk())
         tma_loads = [each.load for each in plan.async_loads if each.tma]
-        self._rely_on_disjoint(tma_loads, chain(before, loops[-1].walk()))
+        self.rely_on_unwritten(tma_loads, chain(before, loops[-1].walk()))
 
-    def rely_on_unwritten(self, loads: Iterable[Operation]) -> None:
-        """Record the parameters that must be disjoint for no write to reach what loads read."""
-        self._rely_on_disjoint(loads, self.function.walk())
+    def rely_on_unwritten(self, loads: Iterable[Operation], crossed: Iterable[Operation]) -> None:
+        """Record the parameters that must be disjoint for no write to reach what loads read.
 
-    def _rely_on_disjoint(self, loads: Iterable[Operation], crossed: Iterable[Operation]) -> None:
+        crossed: the operations that may write it.
+        """
         writes = [op["ptr"] for op in crossed if _writes(op)]
         for load, written in product(loads, writes):
             alias = self.aliases()[self.function.name]
