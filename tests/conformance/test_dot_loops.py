@@ -188,12 +188,33 @@ def test_dots_of_operands_in_every_order(
     device: Device, kind: tuple[Scalar, Scalar, Scalar, str, int], computed: bool
 ) -> None:
     """With `computed`, the left operand is not what the loop loads."""
-    left, right, into, precision, imprecise = kind
+    if computed and kind[0] in (F8E4M3, F8E5M2):
+        pytest.skip("there is no arithmetic on 8-bit floats")
     M, N, depth = extents(device)
+    multiply_in_every_order(device, kind, computed, M, N, depth)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[0] is F32], ids=name)
+def test_dots_of_several_tiles_of_a_warpgroup(
+    device: Device, kind: tuple[Scalar, Scalar, Scalar, str, int]
+) -> None:
+    """What one tile reads from registers, the next iteration may write once all have read it."""
+    M, N, depth = extents(device)
+    multiply_in_every_order(device, kind, False, 2 * M, 2 * N, depth)
+
+
+def multiply_in_every_order(
+    device: Device,
+    kind: tuple[Scalar, Scalar, Scalar, str, int],
+    computed: bool,
+    M: int,
+    N: int,
+    depth: int,
+) -> None:
+    """Multiply M x K by K x N elements, K = depth * ITERATIONS, stored by rows and by columns."""
+    left, right, into, precision, imprecise = kind
     K = depth * ITERATIONS
     imprecise = imprecise * depth // DEPTH
-    if computed and left in (F8E4M3, F8E5M2):
-        pytest.skip("there is no arithmetic on 8-bit floats")
     for a_transposed, b_transposed in itertools.product((False, True), repeat=2):
         rng = np.random.default_rng(7)
         shapes = ((M, K), (K, N), (M, N))

@@ -180,18 +180,29 @@ def test_a_sum_that_begins_with_nothing() -> None:
     assert "z, 1, 1" not in check(text)
 
 
+def waiting_first(text: str) -> str:
+    """Return a kernel whose wgmma stays in flight until the next iteration issues its own."""
+    wait = re.search(r" *%w = wgmma_wait %r \{pending = 1\} : (frag<\d+xf32>)\n *yield %w", text)
+    assert wait is not None
+    text = text.replace(wait[0], "    yield %r").replace("%s, %acc {", "%s, %w {")
+    before = "    %r = wgmma "
+    return text.replace(before, f"    %w = wgmma_wait %acc {{pending = 0}} : {wait[1]}\n{before}")
+
+
 def test_f32_registers_are_written_step_by_step() -> None:
     """Each step along k waits for the same step of the previous iteration, and rounds its numbers."""
     text = kernel(MmaShape(64, 64, 8, 32), 64, 64, 32, along=(None, 0), types=("f32",) * 3)
-    wait = "%w = wgmma_wait %r {pending = 1} : frag<32xf32>\n    yield %w"
-    assert wait in text
-    text = text.replace(wait, "yield %r").replace("%s, %acc {", "%s, %w {")
-    before = "    %r = wgmma "
-    text = text.replace(before, "    %w = wgmma_wait %acc {pending = 0} : frag<32xf32>\n" + before)
-    ptx = check(text)
+    ptx = check(waiting_first(text))
     assert re.findall(r"wgmma\.wait_group\.sync\.aligned (\d)", ptx) == ["3"] * 4 + ["0"]
     assert ptx.count("wgmma.commit_group") == 4
     assert ptx.count("0f3a000000") == 16
+
+
+def test_f32_registers_of_several_tiles_are_written_after_a_wait() -> None:
+    text = kernel(MmaShape(64, 64, 8, 32), 128, 64, 32, along=(None, 0), types=("f32",) * 3)
+    ptx = check(waiting_first(text))
+    assert re.findall(r"wgmma\.wait_group\.sync\.aligned (\d)", ptx) == ["0"] * 2
+    assert ptx.index("wgmma.wait_group") < ptx.index("0f3a000000") < ptx.index("wgmma.mma_async")
 
 
 def test_wgmmas_of_one_operand_alternate() -> None:

@@ -177,7 +177,7 @@ def wgmma(builder: FunctionBuilder, op: Operation) -> None:
         depth=k // shape.k,
         steps=-(-(op["depth"] or k) // shape.k),
         zero=zero,
-        follows=row_tiles == parts[0].column_tiles == 1 and _waits_itself(op),
+        follows=_waits_itself(op),
     )
     registers = [register for acc in accumulators for register in acc.used]
     results = assemble(
@@ -413,8 +413,12 @@ class _Statement:
 def _waits_itself(op: Operation) -> bool:
     """Return True for a wgmma that waits, step by step, for that of the previous iteration.
 
-    Its `a` is f32 in registers, its accumulator only loop-carried, and the wait is just before it.
+    It has one tile, its `a` is f32 in registers, its accumulator only loop-carried, and the wait is
+    just before it.
     """
+    (m, n, *_), (rows, columns) = op["shape"], op["warpgroups"]
+    if wgmma_sizes(op)[:2] != (m * rows, n * columns):
+        return False
     a, _, acc = op.inputs
     wait, users = acc.op, [*op.result.users]
     if wait is None or wait is not op.prev or wait.defn is not ops.wgmma.wgmma_wait:
