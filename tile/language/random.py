@@ -85,14 +85,22 @@ def _round(
 ) -> list[Tensor]:
     c0, c1, c2, c3 = counter
     first, second = constants.multipliers
-    high0, low0 = math.umulhi.emit(build, c0, first), binary(build, "*", c0, first)
-    high2, low2 = math.umulhi.emit(build, c2, second), binary(build, "*", c2, second)
+    high0, low0 = _product(build, c0, first)
+    high2, low2 = _product(build, c2, second)
     return [
         binary(build, "^", binary(build, "^", high2, c1), key[0]),
         low2,
         binary(build, "^", binary(build, "^", high0, c3), key[1]),
         low0,
     ]
+
+
+def _product(build: Builder, x: Tensor, y: Operand) -> tuple[Tensor, Tensor]:
+    """Return the high and the low word of a product."""
+    if x.dtype == U64:
+        return math.umulhi.emit(build, x, y), binary(build, "*", x, y)
+    whole = binary(build, "*", convert(build, x, U64), y)
+    return convert(build, binary(build, ">>", whole, 32), U32), convert(build, whole, U32)
 
 
 @builtin

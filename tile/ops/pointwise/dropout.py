@@ -28,13 +28,36 @@ INDEX_BITS = 31  # an element's index is an int32
 
 
 @tile.jit
-def dropout_kernel(x_ptr, y_ptr, n, seed: tl.uint64, P: tl.constexpr, BLOCK: tl.constexpr):
+def dropout_kernel(
+    x_ptr,
+    y_ptr,
+    n,
+    seed: tl.uint64,
+    SCALE: tl.constexpr,
+    FIRST: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Scale elements whose random word is one of COUNT from FIRST on, and drop the others."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = widen(tl.load(x_ptr + at, mask=at < n, other=0.0))
     four = tl.program_id(0) * (BLOCK // 4) + tl.arange(0, BLOCK // 4)
-    u0, u1, u2, u3 = tl.rand4x(seed, four)
+    u0, u1, u2, u3 = tl.randint4x(seed, four)
     drawn = tl.interleave(tl.interleave(u0, u2), tl.interleave(u1, u3))
-    tl.store(y_ptr + at, tl.where(drawn > P, x / (1.0 - P), 0.0), mask=at < n)
+    tl.store(y_ptr + at, tl.where(drawn - FIRST < COUNT, x * SCALE, 0.0), mask=at < n)
+
+
+def words_above(p: float) -> tuple[int, int]:
+    """Return the first of the random words whose number (`uniform`) is above p, and their count.
+
+    Numbers grow with the words up to the middle, from where they shrink as they grew.
+    """
+    low, high = 0, 2**31
+    while low < high:
+        middle = (low + high) // 2
+        above = uniform(np.array([middle], np.uint32))[0] > np.float32(p)
+        low, high = (low, middle) if above else (middle + 1, high)
+    return low, 2**32 - 2 * low
 
 
 def is_seed(seed: Any) -> bool:
@@ -65,8 +88,13 @@ def dropout(x: Any, p: float, seed: int, *, out: Any = None) -> Any:
         )
     result = call.output("out", out, source.shape, source.dtype, in_place=("x",)).contiguous()
     if result.size:
+        first, count = words_above(p)
         launch(dropout_kernel, (tile.cdiv(result.size, BLOCK),))(
-            x, result.value, result.size, Varying("seed", seed, int), P=p, BLOCK=BLOCK
+            *(x, result.value, result.size, Varying("seed", seed, int)),
+            SCALE=1.0 / (1.0 - p),
+            FIRST=first,
+            COUNT=count,
+            BLOCK=BLOCK,
         )
     return result.value
 
