@@ -171,6 +171,10 @@ def rowwise() -> Iterator[Case]:
             make = normal((count, 16999))
             yield Case(op, f"{count} long", make, (dtype,), everywhere=everywhere)
         yield Case(op, "infinite, long", infinite, ("float32",))
+        # Each of so many rows is of one program, and no row but the first begins with a vector.
+        yield Case(op, "140 odd", normal((140, 16387)), ("float16",))
+        odd = normal((3, 9001), (3, 9001))
+        yield Case(f"{op}_backward", "odd", odd, ("float16", "float32"), ulps=40, floor=1.0)
     yield from rows("softmax_backward", like_x, like_x)
     two = normal((2, 16999), (2, 16999))
     yield Case("softmax_backward", "long", two, ("float32",), ulps=40)
@@ -188,6 +192,9 @@ def rowwise() -> Iterator[Case]:
             yield Case(op, label, with_statistics(op, shape), ulps=8)
             make = with_statistics(op, shape, gradient=True)
             yield Case(f"{op}_backward", label, make, ulps=8, floor=1.0)
+    yield Case("cross_entropy", "9001", logits(9001), ("float16", "float32"))
+    make = logits_and_loss(9001)
+    yield Case("cross_entropy_backward", "9001", make, ("float16", "float32"), ulps=16)
     yield Case("cross_entropy", "16999", logits(16999), ("float32",), everywhere=True)
     for op, make in (("cross_entropy", logits), ("nll_loss_backward", weighted_gradient)):
         many = logits(5, 801)
@@ -801,6 +808,17 @@ def channels() -> Iterator[Case]:
                 yield Case(op, label, normalized(op, shape, axis), dtypes, ulps=8)
                 make = normalized(op, shape, axis, gradient=True)
                 yield Case(f"{op}_backward", label, make, dtypes, ulps=16, floor=1.0)
+    for label, shape, axis in (
+        ("odd planes, contiguous", (9, 6, 5, 7), 1),
+        ("planes, contiguous", (2, 6, 16, 32), 1),
+        ("long planes, contiguous", (2, 3, 70, 90), 1),
+        ("last, contiguous", (3, 5, 7, 96), -1),
+    ):
+        for op in ("batch_norm", "group_norm"):
+            make, some = normalized(op, shape, axis, step=1), ("float16", "float32")
+            yield Case(op, label, make, some, ulps=8)
+            make = normalized(op, shape, axis, gradient=True, step=1)
+            yield Case(f"{op}_backward", label, make, some, ulps=16, floor=1.0)
     constant = {"constant": True}
     make = normalized("batch_norm", (3, 6, 5), 1, gradient=True, options=constant)
     yield Case("batch_norm_backward", "constant", make, ("float32",), ulps=16, floor=1.0)
@@ -816,12 +834,13 @@ def normalized(
     axis: int,
     gradient: bool = False,
     options: dict[str, Any] | None = None,
+    step: int = 2,
 ) -> Callable[[Random], Arguments]:
-    """Return the maker of an array with a large mean, whose elements are every other one."""
+    """Return the maker of an array with a large mean, whose elements are `step` apart."""
 
     def make(random: Random) -> Arguments:
         count = shape[axis]
-        x = (random.normal(*shape, 2) + random.dtype.type(3))[..., 0]
+        x = (random.normal(*shape, step) + random.dtype.type(3))[..., 0]
         groups = (min(count, 3),) if op == "group_norm" else ()
         weight, bias = random.normal(count), random.normal(count)
         if not gradient:
@@ -850,6 +869,10 @@ def selection() -> Iterator[Case]:
             label = f"{'x'.join(map(str, shape))} of {rows}x{length}"
             yield Case("embedding", label, table(shape, rows, length))
             yield Case("embedding_backward", label, table_gradient(shape, rows, length))
+    # Runs of equal indices that end in other chunks, and several sorted runs.
+    for rows, count in ((2, 100), (40, 100), (7, 9000)):
+        label = f"{count} of {rows}x5"
+        yield Case("embedding_backward", label, table_gradient((count,), rows, 5), ("float32",))
 
     for mode in ("sum", "mean", "max"):
         yield Case("embedding_bag", mode, bags(mode, 300), ALL if mode != "mean" else ("float32",))

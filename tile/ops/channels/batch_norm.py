@@ -65,7 +65,10 @@ def batch_norm(
         middle, spread = moments(call, view.over_batch(), source.dtype, None)
     if result.size:
         target = channels_of(result, axis).over_batch()
-        normalize(view.over_batch(), middle, spread, weight, bias, target, None, eps)
+        normalize(
+            *(view.over_batch(), middle, spread, (weight, bias), target, eps),
+            source.dtype.itemsize,
+        )
     return result.value, middle.value, spread.value
 
 

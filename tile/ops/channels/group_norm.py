@@ -55,7 +55,8 @@ def group_norm(
         empty = [call.new((view.shape[0], groups), accumulator(source.dtype)) for _ in range(2)]
         return result.value, empty[0].value, empty[1].value
     mean, variance = moments(call, view, source.dtype, groups)
-    normalize(view, mean, variance, weight, bias, channels_of(result, axis), None, eps)
+    target, vectors = channels_of(result, axis), (weight, bias)
+    normalize(view, mean, variance, vectors, target, eps, source.dtype.itemsize)
     return result.value, mean.value, variance.value
 
 

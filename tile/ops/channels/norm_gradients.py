@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import tile
+import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.channels.channel_sums import channel_sums_kernel
-from tile.ops.channels.normalization import group_means, normalize
+from tile.ops.channels.normalization import Gradient, group_means, normalize
 from tile.ops.channels.views import Channels, axis_of, channels_of
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
@@ -59,8 +60,14 @@ def normalization_gradients(
     batches, channels, length = view.shape
     (weights,) = call.vectors(channels, weight=weight)
     shape: tuple[int, ...] = (channels,)
-    per_group, span, parts = 1, *view.parts()
-    steps, (items, block) = view.steps, view.tile
+    per_group, positions = 1, 1
+    added, added_grad = view, grad  # the views whose channels are added up
+    if groups is None:
+        flat = [each.flat(source.dtype.itemsize) for each in (view, grad)]
+        if flat[0] is not view and flat[1] is not grad:
+            positions = length
+            added, added_grad = (each.over_batch() for each in flat)
+    (items, block), steps, (span, parts) = added.tile, added.steps, added.parts()
     if groups is not None:
         groups = group_count(call, groups, view)
         shape, per_group = (batches, groups), channels // groups
@@ -74,33 +81,62 @@ def normalization_gradients(
     eps = call.number("eps", eps, low=0)
     dx = call.new(source.shape, source.dtype)
     dweight, dbias = (call.new((channels,), weights.dtype) for _ in range(2))
-    sums, by_normal = (call.new((parts, channels), kind) for _ in range(2))
+    count = added.shape[1]
+    sums, by_normal = (call.new((parts, count), kind) for _ in range(2))
     if sums.size:
-        launch(channel_sums_kernel, (tile.cdiv(channels, block), parts))(
+        launch(channel_sums_kernel, (tile.cdiv(count, block), parts))(
             *(dy, x, mean.value, variance.value, sums.value, by_normal.value),
-            *(grad.strides, view.strides, channels, batches, length, steps, span),
-            *(groups or 0, per_group),
+            *(added_grad.strides, added.strides, count, added.shape[0], added.shape[2]),
+            *(steps, span, groups or 0, per_group * positions),
             EPS=eps,
-            ACROSS=view.channels_last and groups is None,
+            ACROSS=added.channels_last and groups is None,
             ITEMS=items,
             BLOCK=block,
         )
+    same = groups is None and weights.dtype == kind
     if groups is None and channels:
-        sums, by_normal = _totals(call, sums), _totals(call, by_normal)
+        first, second = (dbias, dweight) if same else (call.new((1, channels), kind) for _ in "12")
+        channel_totals(sums, by_normal, first, second)
+        sums, by_normal = first, second
     if source.size:
-        means, total = None, batches * length if groups is None else per_group * length
-        if not constant:
+        total = batches * length if groups is None else per_group * length
+        means = None if constant else (sums, by_normal)
+        if groups is not None:
             means = group_means(call, sums, by_normal, weight, per_group, total)
         target = channels_of(dx, axis)
         target = target.over_batch() if groups is None else target
-        normalize(view, mean, variance, weight, means, target, grad, eps)
-    if channels:
+        change = Gradient(grad, means, total)
+        vectors = weight, None
+        normalize(view, mean, variance, vectors, target, eps, source.dtype.itemsize, change)
+    if channels and not same:
         column_sums(by_normal, dweight, sums, dbias)
     return dx.value, dweight.value, dbias.value
 
 
-def _totals(call: Call, parts: Operand) -> Operand:
-    """Return the sums of columns, as a matrix of one row."""
-    total = call.new((1, parts.shape[1]), parts.dtype)
-    column_sums(parts, total)
-    return total
+@tile.jit
+def position_sums_kernel(
+    sums_ptr, normal_sums_ptr, out_ptr, normal_out_ptr, parts, length, BLOCK: tl.constexpr
+):
+    """Store the sums of all positions of a channel of all parts."""
+    channel, lane = tl.program_id(0), tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK,), out_ptr.dtype.element_ty)
+    by_normal = sums
+    for part in range(parts):
+        at = (tl.cast(part, tl.int64) * tl.num_programs(0) + channel) * length + lane
+        sums += tl.load(sums_ptr + at, mask=lane < length, other=0.0)
+        by_normal += tl.load(normal_sums_ptr + at, mask=lane < length, other=0.0)
+    tl.store(out_ptr + channel, tl.sum(sums, axis=0))
+    tl.store(normal_out_ptr + channel, tl.sum(by_normal, axis=0))
+
+
+def channel_totals(sums: Operand, by_normal: Operand, first: Operand, second: Operand) -> None:
+    """Write the sums of each channel from those of parts and positions."""
+    (parts, count), channels = sums.shape, first.size
+    if count == channels:
+        column_sums(sums, first, by_normal, second)
+    else:
+        launch(position_sums_kernel, (channels,))(
+            *(sums.value, by_normal.value, first.value, second.value, parts, count // channels),
+            BLOCK=tile.next_power_of_2(count // channels),
+            num_warps=1,
+        )

@@ -18,6 +18,8 @@ from tile.ops.core.call import Call, Operand
 
 ELEMENTS = 1024  # of a program's tile
 MOST_CHANNELS = 64
+SHORT = 128  # elements of a short plane at most
+VECTOR = 16  # bytes that a thread loads at once
 PROGRAMS = 1056  # of a sum: eight for each multiprocessor of an H200
 
 
@@ -43,6 +45,19 @@ class Channels:
             return ELEMENTS // block, block
         items = min(ELEMENTS, tile.next_power_of_2(length))
         return items, min(ELEMENTS // items, tile.next_power_of_2(channels))
+
+    def flat(self, itemsize: int) -> Channels:
+        """Return the view with each position of the planes as a channel, or itself.
+
+        That is for short planes that do not begin at multiples of a vector, in an array in which
+        all elements of the batch are contiguous.
+        """
+        batches, channels, length = self.shape
+        contiguous = self.strides[1:] == (length, 1)
+        if not contiguous or length > SHORT or not length * itemsize % VECTOR or self.channels_last:
+            return self
+        shape, strides = (batches, channels * length, 1), (self.strides[0], 1, 1)
+        return replace(self, shape=shape, strides=strides)
 
     def over_batch(self) -> Channels:
         """Return the view for sums over the batch: one element a channel becomes all of them."""
