@@ -34,8 +34,8 @@ FAMILIES = {
         "cross_entropy* layer_norm* log_softmax* nll_loss nll_loss_backward rms_norm* softmax*"
     ),
     "selection": (
-        "cummax_backward cumprod* cumsum embedding* embedding_bag embedding_bag_backward histogram "
-        "logcumsumexp* sort topk"
+        "cummax_backward cumprod* cumsum embedding embedding_backward embedding_bag "
+        "embedding_bag_backward histogram logcumsumexp* sort topk"
     ),
     "sequence": (
         "attention attention_backward decode_attention rope varlen_attention "

@@ -41,7 +41,7 @@ from tile.ops.sequence.decode_attention import decode_attention as decode_attent
 from tile.ops.training.quantization import dequantize as dequantize
 from tile.ops.pointwise.dropout import dropout as dropout
 from tile.ops.selection.embedding import embedding as embedding
-from tile.ops.selection.embedding import embedding_backward as embedding_backward
+from tile.ops.selection.embedding_backward import embedding_backward as embedding_backward
 from tile.ops.selection.embedding_bag import embedding_bag as embedding_bag
 from tile.ops.selection.embedding_bag_backward import embedding_bag_backward as embedding_bag_backward
 from tile.ops.replacements import enable as enable

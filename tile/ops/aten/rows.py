@@ -12,7 +12,8 @@ from tile.ops.rowwise.softmax import softmax, softmax_backward
 from tile.ops.selection.cummax import cummax, cummin
 from tile.ops.selection.cumprod import cumprod
 from tile.ops.selection.cumsum import cumsum
-from tile.ops.selection.embedding import embedding, embedding_backward
+from tile.ops.selection.embedding import embedding
+from tile.ops.selection.embedding_backward import embedding_backward
 from tile.ops.selection.logcumsumexp import logcumsumexp
 from tile.ops.selection.sort import sort
 from tile.ops.selection.topk import topk

@@ -19,6 +19,7 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.contiguous import convert
 from tile.ops.core.reference import Array
 from tile.ops.linear.configurations import tiles_of
 from tile.ops.linear.logits import (
@@ -34,9 +35,6 @@ from tile.ops.linear.logits_gradient import (
     stored_logits_gradient_kernel,
 )
 from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.selection.embedding import convert_kernel
-
-CONVERTED = 1024
 
 
 @tile.jit
@@ -145,9 +143,7 @@ def linear_cross_entropy_backward(
     if dx.dtype == source.dtype or not dx.size:
         return dx.value, dweight.value
     result = call.new(dx.shape, source.dtype)
-    launch(convert_kernel, (tile.cdiv(dx.size, CONVERTED),))(
-        dx.value, result.value, dx.size, CLEAR=False, BLOCK=CONVERTED
-    )
+    convert(dx, result)
     return result.value, dweight.value
 
 

@@ -2,7 +2,9 @@
 
     dweight[v] = sum over i with indices[i] = v of scales[i] * dy[bag of i]
 
-Bags that share an index add to one row: the sums are atomic, as in `embedding_backward`.
+Bags that share an index add to one row: the sums are atomic, in float32 or float64, so their order
+and the last bits may differ between runs on a GPU. A second kernel converts them to the type of the
+gradient.
 """
 
 from __future__ import annotations
@@ -16,12 +18,10 @@ import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.contiguous import clear, convert
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.selection.bags import BLOCK, MODES, bags_of, index_count
-from tile.ops.selection.embedding import convert_kernel
-
-CONVERTED = 1024
 
 
 @tile.jit
@@ -84,8 +84,7 @@ def embedding_bag_backward(
         return result.value
     kind = accumulator(gradient.dtype)
     sums = result if result.dtype == kind else call.new(result.shape, kind)
-    grid = (tile.cdiv(result.size, CONVERTED),)
-    launch(convert_kernel, grid)(sums.value, sums.value, result.size, CLEAR=True, BLOCK=CONVERTED)
+    clear(sums)
     if bags:
         block = min(BLOCK, tile.next_power_of_2(length))
         launch(embedding_bag_backward_kernel, (bags, tile.cdiv(length, block)))(
@@ -94,9 +93,7 @@ def embedding_bag_backward(
             BLOCK=block,
         )
     if sums is not result:
-        launch(convert_kernel, grid)(
-            sums.value, result.value, result.size, CLEAR=False, BLOCK=CONVERTED
-        )
+        convert(sums, result)
     return result.value
 
 

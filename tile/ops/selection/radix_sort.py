@@ -15,6 +15,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import I32, Call
 from tile.ops.core.call_plans import launch
+from tile.ops.core.new_arrays import DType
 from tile.ops.core.operand import Rows
 from tile.ops.core.row_tiles import row_tile
 from tile.ops.core.tables import Table
@@ -87,10 +88,21 @@ def move_kernel(
 
 
 def launch_radix_sort(
-    call: Call, x: Any, values: Any, indices: Any, rows: Rows, descending: bool
+    call: Call,
+    x: Any,
+    values: Any,
+    indices: Any,
+    rows: Rows,
+    descending: bool,
+    dtype: DType | None = None,
+    most: int | None = None,
 ) -> None:
-    """Write the elements of each row in order, and their indices."""
-    dtype, tiles = call.operands[0].dtype, TILES.select(call.backend)
+    """Write the elements of each row in order, and their indices.
+
+    dtype: of x; by default that of the first operand. most: the greatest element of integers that
+    are 0 or more, whose higher bits are no digits.
+    """
+    dtype, tiles = dtype or call.operands[0].dtype, TILES.select(call.backend)
     parts = tile.cdiv(rows.length, tiles["BLOCK"])
     counts, ends = (call.new((rows.count * BINS.value, parts), I32) for _ in range(2))
     scan = row_tile(call.backend, counts.rows(), SCANNED)
@@ -98,6 +110,8 @@ def launch_radix_sort(
     kinds = dtype, I32
     moved = [[call.new((rows.count, rows.length), kind).value for kind in kinds] for _ in range(2)]
     source, index, stride, bits = x, indices, rows.stride, dtype.itemsize * 8
+    if most is not None:
+        bits = tile.cdiv(max(1, most.bit_length()), BITS.value) * BITS.value
     for shift in range(0, bits, BITS.value):
         options = {"SHIFT": shift, "DESCENDING": descending, **tiles}
         launch(count_kernel, (rows.count * parts,))(
