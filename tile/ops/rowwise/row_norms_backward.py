@@ -19,6 +19,7 @@ from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.few_rows_backward import few_rows_backward
 from tile.ops.rowwise.row_norms import ELEMENTS, LONGEST, normalized, require_block
 
 # By the elements of a tile: 16 for each thread. H200, 2026-11-29.
@@ -33,7 +34,12 @@ WARPS = Table(
         }
     },
 )
+FEW = 264  # rows that programs share, if statistics are given
 PARTS = 264  # programs of the backward pass: two for each multiprocessor of an H200
+PREFETCHED = (
+    8192  # elements of rows, at most, of which registers hold two; a program of the longest
+)
+# is alone on a multiprocessor
 
 
 @tile.jit
@@ -53,6 +59,7 @@ def row_norm_backward_kernel(
     length,
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
+    PREFETCHED: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -61,12 +68,23 @@ def row_norm_backward_kernel(
     weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
     dweight = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
     dbias = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
-    for start in range(part * ROWS, rows, tl.num_programs(0) * ROWS):
+    step = tl.num_programs(0) * ROWS
+    row = part * ROWS + tl.arange(0, ROWS)[:, None]
+    inside = (row < rows) & (column < length)
+    next_x = tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0)
+    next_dy = tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0)
+    for start in range(part * ROWS, rows, step):
         row = start + tl.arange(0, ROWS)[:, None]
         exists = row < rows
         inside = exists & (column < length)
-        x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
-        dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
+        if PREFETCHED:  # rows of the next iteration, while sums of these are waited for
+            x, dy = widen(next_x), widen(next_dy)
+            more = (row + step < rows) & (column < length)
+            next_x = tl.load(x_ptr + (row + step) * x_stride + column, mask=more, other=0.0)
+            next_dy = tl.load(dy_ptr + (row + step) * dy_stride + column, mask=more, other=0.0)
+        else:
+            x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
+            dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
         if rstd_ptr is not None:
             rstd = tl.load(rstd_ptr + row, mask=exists, other=0.0)
             if CENTERED:
@@ -115,8 +133,14 @@ def row_norm_backward(
     centered = "mean" in statistics
     count = 2 if centered else 1
     sums = [call.new((length,), weights.dtype) for _ in range(count)]
+    if statistics["rstd"] is not None and 0 < rows.count <= FEW and length:
+        arrays = (dy, x, weight, statistics.get("mean"), statistics["rstd"])
+        few_rows_backward(call, arrays, rows, dy_rows.stride, dx, kind, sums)
+        return (dx.value, *(each.value for each in sums))
     tiles = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
-    programs = min(PARTS, tile.cdiv(rows.count, tiles["ROWS"]))
+    prefetched = tiles["BLOCK"] <= PREFETCHED and source.dtype.itemsize == 2
+    most = PARTS // 2 if prefetched and tiles["BLOCK"] == PREFETCHED else PARTS
+    programs = min(most, tile.cdiv(rows.count, tiles["ROWS"]))
     parts = [call.new((programs, length), kind) for _ in range(count)]
     if rows.count and length:
         launch(row_norm_backward_kernel, (programs,))(
@@ -125,6 +149,7 @@ def row_norm_backward(
             *(dy_rows.stride, rows.stride, length, rows.count, length),
             CENTERED=centered,
             EPS=eps,
+            PREFETCHED=prefetched,
             **tiles,
         )
     if length:
