@@ -10,24 +10,21 @@ from tile.ops.core.call import FLOATS, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.row_tiles import row_tile
-from tile.ops.core.tables import Table
 
 
 def launch_rows(
     op: str,
     kernel: Any,
     arrays: dict[str, Any],
-    block: int | Table,
+    block: int,
     out: Any = None,
     dtypes: Sequence[DType] = FLOATS,
-    **constants: Any,
 ) -> Any:
     """Return what `kernel` computes from rows of arrays, of their shape and type.
 
     The kernel takes the arrays and the result, the stride of the rows of each, the number of rows
-    and their length, ROWS and BLOCK (row_tiles.py), of at most `block` elements, by the length if
-    it is a table, and the constants; LONG, if it is one of them, is True for rows of several
-    blocks. out: it may be the first array.
+    and their length, ROWS and BLOCK (row_tiles.py), of at most `block` elements. out: it may be the
+    first array.
     """
     call = Call(op)
     (name, first), *others = arrays.items()
@@ -38,16 +35,11 @@ def launch_rows(
     result = call.output("out", out, source.shape, source.dtype, in_place=(name,))
     rows = [operand.rows() for operand in (*operands, result)]
     length = rows[0].length
-    if isinstance(block, Table):
-        block = int(block.select(call.backend, length)["BLOCK"])
-    if "LONG" in constants:
-        constants["LONG"] = length > block
     if result.size:
         shape = row_tile(call.backend, rows[0], block)
         launch(kernel, (tile.cdiv(rows[0].count, shape["ROWS"]),))(
             *(*arrays.values(), result.value, *(each.stride for each in rows)),
             *(rows[0].count, length),
-            **constants,
             **shape,
         )
     return result.value

@@ -22,9 +22,15 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import parts_of, row_tile, rows_of
+from tile.ops.core.row_vectors import vector_of, vectors_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.labels import labels_of
-from tile.ops.rowwise.softmax_kernels import part_sums, row_sum
+from tile.ops.rowwise.softmax_kernels import (
+    part_sums,
+    sum_of_blocks,
+    sum_of_parts,
+    with_block,
+)
 
 BLOCK = 8192
 ELEMENTS = 2048  # of a tile of short rows
@@ -70,17 +76,33 @@ def cross_entropy_kernel(
     highest = tl.max(x, axis=1, keep_dims=True)
     origin = tl.where(highest == -float("inf"), 0.0, highest)  # -inf - -inf would be NaN
     total = tl.sum(tl.exp(x - origin), axis=1, keep_dims=True)
-    for start in range(BLOCK, classes, BLOCK):
-        inside = exists & (start + column < classes)
-        x = widen(tl.load(logits + start + column, inside, -float("inf")))
-        higher = tl.maximum(highest, tl.max(x, axis=1, keep_dims=True))
-        origin = tl.where(higher == -float("inf"), 0.0, higher)
-        more = tl.sum(tl.exp(x - origin), axis=1, keep_dims=True)
-        total = total * tl.exp(highest - origin) + more
-        highest = higher
     right = widen(tl.load(logits + target, mask=used, other=0.0))
     loss = tl.where(used, highest + tl.log(total) - right, 0.0)
     tl.store(loss_ptr + row, loss, mask=exists)
+
+
+@tile.jit
+def long_cross_entropy_kernel(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    stride,
+    rows,
+    classes,
+    IGNORED: tl.constexpr,
+    ROWS: tl.constexpr,
+    VECTOR: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    target, used = target_of(target_ptr, row, True, classes, IGNORED)
+    right = widen(tl.load(x_ptr + row * stride + target, mask=used, other=0.0))
+    first, count, place, inside = vectors_of(row, stride, classes, VECTOR)
+    most, total = sum_of_blocks(x_ptr + first, count, BLOCK)
+    if VECTOR > 1:
+        rest = widen(tl.load(x_ptr + (first + place), mask=inside, other=-float("inf")))
+        most, total = with_block(most, total, rest)
+    tl.store(loss_ptr + row, tl.where(used, most + tl.log(total) - right, 0.0))
 
 
 @tile.jit
@@ -99,7 +121,7 @@ def shared_cross_entropy_kernel(
     """Store the loss of a row from the maxima and sums of its parts (softmax_kernels.py)."""
     row = tl.program_id(0).to(tl.int64)
     target, used = target_of(target_ptr, row, True, classes, IGNORED)
-    most, total = row_sum(most_ptr, total_ptr, row, parts, PARTS)
+    most, total = sum_of_parts(most_ptr, total_ptr, row, parts, PARTS)
     right = widen(tl.load(x_ptr + row * stride + target, mask=used, other=0.0))
     tl.store(loss_ptr + row, tl.where(used, most + tl.log(total) - right, 0.0))
 
@@ -131,6 +153,45 @@ def cross_entropy_backward_kernel(
     tl.store(dx_ptr + row * dx_stride + column, dx, mask=inside)
 
 
+@tile.jit
+def vectors_backward_kernel(
+    dloss_ptr,
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    dx_ptr,
+    x_stride,
+    dx_stride,
+    rows,
+    classes,
+    IGNORED: tl.constexpr,
+    VECTOR: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Store the gradient of a block of a row, whose stride is that of dx."""
+    row = tl.program_id(0).to(tl.int64)
+    target, used = target_of(target_ptr, row, True, classes, IGNORED)
+    right = widen(tl.load(x_ptr + row * x_stride + target, mask=used, other=0.0))
+    log_sum = tl.load(loss_ptr + row) + right
+    dloss = tl.load(dloss_ptr + row)
+    first, count, place, inside = vectors_of(row, x_stride, classes, VECTOR)
+    right_place = target + (row * x_stride - first)
+    x_ptr += first
+    dx_ptr += first
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    store_share(x_ptr, dx_ptr, column, column < count, log_sum, right_place, dloss, used)
+    if tl.program_id(1) == 0:
+        store_share(x_ptr, dx_ptr, place, inside, log_sum, right_place, dloss, used)
+
+
+@tile.jit
+def store_share(x_ptr, dx_ptr, column, inside, log_sum, right_place, dloss, used):
+    x = widen(tl.load(x_ptr + column, mask=inside, other=0.0))
+    share = tl.exp(x - log_sum) - tl.where(column == right_place, 1.0, 0.0)
+    tl.store(dx_ptr + column, tl.where(used, dloss * share, 0.0), mask=inside)
+
+
 @differentiable_by("x", results="loss")
 @planned()
 def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = None) -> Any:
@@ -154,8 +215,12 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
             num_warps=1,
         )
     elif rows.count:
+        kernel: Any = cross_entropy_kernel
         shape = row_tile(call.backend, rows, BLOCK, ELEMENTS, WARPS)
-        launch(cross_entropy_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+        if rows.length > BLOCK:
+            kernel = long_cross_entropy_kernel
+            shape["VECTOR"] = vector_of(logits.dtype, rows.stride)
+        launch(kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
             *(x, target, loss.value, rows.stride, rows.count, rows.length),
             IGNORED=ignore_index,
             **shape,
@@ -177,9 +242,14 @@ def cross_entropy_backward(
     if result.size:
         shape = row_tile(call.backend, rows, BLOCK)
         grid = tile.cdiv(rows.count, shape["ROWS"]), tile.cdiv(rows.length, shape["BLOCK"])
-        launch(cross_entropy_backward_kernel, grid)(
+        strides = rows.stride, result.rows().stride
+        kernel: Any = cross_entropy_backward_kernel
+        vector = vector_of(logits.dtype, *strides)
+        if vector > 1 and shape["ROWS"] == 1:
+            kernel, shape["VECTOR"] = vectors_backward_kernel, vector
+        launch(kernel, grid)(
             *(dloss, x, target, loss, result.value),
-            *(rows.stride, result.rows().stride, rows.count, rows.length),
+            *(*strides, rows.count, rows.length),
             IGNORED=ignore_index,
             **shape,
         )

@@ -17,8 +17,7 @@ import tile.language as tl
 from tile.ops.core.autograd import differentiable_by
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
-from tile.ops.core.row_launch import launch_rows
-from tile.ops.rowwise.rows_backward import BLOCKS, rows_backward_kernel
+from tile.ops.rowwise.rows_backward import rows_backward
 from tile.ops.rowwise.softmax_kernels import softmax_rows
 
 
@@ -45,12 +44,7 @@ def log_softmax(x: Any, *, out: Any = None) -> Any:
 @planned()
 def log_softmax_backward(dy: Any, y: Any, *, out: Any = None) -> Any:
     """Return the gradient of x from `dy`, that of the result, and `y`, the result."""
-    return launch_rows(
-        *("log_softmax_backward", rows_backward_kernel, {"dy": dy, "y": y}, BLOCKS, out),
-        TERM=summed,
-        GRADIENT=log_softmax_gradient,
-        LONG=True,
-    )
+    return rows_backward("log_softmax_backward", dy, y, out, summed, log_softmax_gradient)
 
 
 def log_softmax_reference(x: Array) -> Array:
