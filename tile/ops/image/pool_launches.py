@@ -10,6 +10,7 @@ import tile
 from tile.ops.core.call import I32, Call, Operand
 from tile.ops.core.division import divisor
 from tile.ops.image.conv_arguments import image_size
+from tile.ops.image.global_means import store_global_means
 from tile.ops.image.images import Image, image_of, layout_of, result_image, spatial
 from tile.ops.image.pixels import ELEMENTS, launch_pixels, many_elements
 from tile.ops.image.pool_kernels import pool_backward_kernel, pool_kernel
@@ -84,7 +85,8 @@ def pool(
     shape = (image.shape[0], *counts, image.shape[3])
     result, target = result_image(call, out, shape, x.dtype, layout)
     index = call.new(result.shape, I32) if indices else None
-    if result.size:
+    whole = pooling.mean and pooling.windows is None and counts == (1, 1)
+    if result.size and not (whole and store_global_means(call.backend, image, target)):
         pooling.pool(image, target, None if index is None else image_of(index, layout))
     return result.value if index is None else (result.value, index.value)
 

@@ -23,11 +23,11 @@ from tile.ops.image.conv_arguments import channels_in, channels_last
 from tile.ops.image.images import size_of_x
 from tile.ops.image.pixels import position_by, result_offset, tile_of_program
 from tile.ops.image.resize_backward import resize_bilinear_backward
-from tile.ops.image.resize_sources import resize, sources, weights_of
+from tile.ops.image.resize_sources import resize, sources, tile_of_plane, weights_of
 from tile.ops.image.windows import Window
 
 
-@tile.jit(do_not_specialize=("by_width",))
+@tile.jit(do_not_specialize=("by_width", "divisors"))
 def resize_kernel(
     x_ptr,
     out_ptr,
@@ -37,6 +37,7 @@ def resize_kernel(
     by_width,
     down,
     right,
+    divisors,
     pixels,
     channels,
     LINEAR: tl.constexpr,
@@ -47,8 +48,8 @@ def resize_kernel(
     n, pixel, channel = tile_of_program(pixels, PIXELS, BLOCK)
     p, q = position_by(pixel, out_width, by_width)
     exists = (pixel < pixels) & (channel < channels)
-    top, bottom, low = sources(p, height, down)
-    left, end, near = sources(q, width, right)
+    top, bottom, low = sources(p, height, down, divisors[1])
+    left, end, near = sources(q, width, right, divisors[3])
     origin = x_ptr + n * x_strides[0] + channel.to(tl.int64) * x_strides[3]
     upper = origin + top.to(tl.int64) * x_strides[1]
     lower = origin + bottom.to(tl.int64) * x_strides[1]
@@ -65,6 +66,44 @@ def resize_kernel(
     tl.store(out_ptr + at, above * (1.0 - by_row) + below * by_row, mask=exists)
 
 
+@tile.jit(do_not_specialize=("divisors",))
+def resize_planes_kernel(
+    x_ptr,
+    out_ptr,
+    x_strides,
+    out_strides,
+    sizes,
+    down,
+    right,
+    divisors,
+    channels,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Store a tile of rows and columns of one channel, which share their sources."""
+    height, width, out_height, out_width = sizes
+    plane, p, q = tile_of_plane(out_height, out_width, ROWS, COLUMNS)
+    top, bottom, low = sources(p, height, down, divisors[1])
+    left, end, near = sources(q, width, right, divisors[3])
+    zero = widen(tl.zeros((1, 1), x_ptr.dtype.element_ty))
+    by_row = (zero + low) / down[2]
+    by_column = (zero + near) / right[2]
+    # Behind the edges of the result, the sources are those of the edges.
+    top, left = tl.minimum(top, height - 1), tl.minimum(left, width - 1)
+    origin = x_ptr + (plane // channels * x_strides[0] + plane % channels * x_strides[3])
+    upper = origin + top.to(tl.int64) * x_strides[1]
+    lower = origin + bottom.to(tl.int64) * x_strides[1]
+    first, second = left.to(tl.int64) * x_strides[2], end.to(tl.int64) * x_strides[2]
+    a, b = widen(tl.load(upper + first)), widen(tl.load(upper + second))
+    c, d = widen(tl.load(lower + first)), widen(tl.load(lower + second))
+    above = a * (1.0 - by_column) + b * by_column
+    below = c * (1.0 - by_column) + d * by_column
+    out_ptr += plane // channels * out_strides[0] + plane % channels * out_strides[3]
+    at = p.to(tl.int64) * out_strides[1] + q.to(tl.int64) * out_strides[2]
+    inside = (p < out_height) & (q < out_width)
+    tl.store(out_ptr + at, above * (1.0 - by_row) + below * by_row, mask=inside)
+
+
 @differentiable_by("x", backward=resize_bilinear_backward, size=size_of_x)
 @planned()
 def resize_bilinear(
@@ -77,7 +116,8 @@ def resize_bilinear(
     images; otherwise their outer edges lie on each other.
     """
     call = Call("resize_bilinear")
-    return resize(call, resize_kernel, ("x", x), size, align_corners, layout, out, False)
+    kernels = resize_kernel, resize_planes_kernel
+    return resize(call, kernels, ("x", x), size, align_corners, layout, out, False)
 
 
 def resize_bilinear_reference(x: Array, size: Window, align_corners: bool, layout: str) -> Array:

@@ -17,22 +17,38 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call
-from tile.ops.core.division import divisor
+from tile.ops.core.call_plans import launch
+from tile.ops.core.division import divisor, quotient
 from tile.ops.core.reference import Array
 from tile.ops.image.images import image_of, layout_of, result_image
 from tile.ops.image.pixels import ELEMENTS, launch_pixels, many_elements
 from tile.ops.image.windows import pair
 
+# The elements, columns and warps of a program with a plane. Adjacent pixels of smaller images
+# share no sources. H200, 2026-11-30.
+PLANE_ELEMENTS, SMALLER_ELEMENTS, PLANE_COLUMNS, PLANE_WARPS = 4096, 1024, 128, 4
+
 
 @tile.jit
-def sources(p, size, scale):
+def sources(p, size, scale, by_c):
     """Return both pixels between which the source of p is, and the weight of the second times c.
 
-    scale: a, b and c, of which the source is (p * a + b) / c.
+    scale: a, b and c, of which the source is (p * a + b) / c. by_c: `divisor(c)`.
     """
     above = tl.maximum(p * scale[0] + scale[1], 0)
-    first = above // scale[2]
-    return first, tl.minimum(first + 1, size - 1), above % scale[2]
+    first = quotient(above, by_c)
+    return first, tl.minimum(first + 1, size - 1), above - first * scale[2]
+
+
+@tile.jit
+def tile_of_plane(height, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return this program's plane, counted through all images, and its rows and columns."""
+    blocks, across = tl.cdiv(height, ROWS), tl.cdiv(width, COLUMNS)
+    plane = tl.program_id(0) // (blocks * across)
+    block = tl.program_id(0) - plane * (blocks * across)
+    p = block // across * ROWS + tl.arange(0, ROWS)[:, None]
+    q = block % across * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    return plane.to(tl.int64), p, q
 
 
 @dataclass(frozen=True)
@@ -56,9 +72,18 @@ class Scale:
         return self.a, self.b, self.c
 
     @property
+    def divisors(self) -> tuple[int, int]:
+        """The divisors (division.py) of a and of c."""
+        return divisor(self.a), divisor(self.c)
+
+    @property
     def reach(self) -> int:
-        """The most pixels whose sources are less than a pixel from one pixel."""
-        return tile.cdiv(2 * self.c, self.a) + 1
+        """The most pixels whose sources are less than a pixel from one pixel.
+
+        Sources are a / c apart, and those pixels in an open interval of two; sources before the
+        first pixel are half a pixel from it at most.
+        """
+        return tile.cdiv(2 * self.c, self.a)
 
     def weights(self, size: int, count: int) -> Array:
         """Return the matrix of weights, count x size, for references."""
@@ -81,7 +106,7 @@ def weights_of(size: Any, count: Any, aligned: bool) -> tuple[Array, Array]:
 
 def resize(
     call: Call,
-    kernel: Any,
+    kernels: tuple[Any, Any],
     array: tuple[str, Any],
     size: Any,
     aligned: bool,
@@ -103,14 +128,29 @@ def resize(
     if result.size:
         sizes, counts = (wanted, (height, width)) if gradient else ((height, width), wanted)
         down, right = (Scale.of(n, to, aligned) for n, to in zip(sizes, counts, strict=True))
-        reach: dict[str, Any] = {
-            "ROWS": min(down.reach, counts[0]),
-            "COLUMNS": min(right.reach, counts[1]),
-        }
-        launch_pixels(
-            *(kernel, target, source.value, result.value, source.strides, target.strides),
-            *((*sizes, *counts), divisor(wanted[1]), down.numbers, right.numbers),
-            elements=many_elements(target) if gradient else ELEMENTS,
-            **(reach if gradient else {}),
-        )
+        reach: dict[str, Any] = {}
+        if gradient:
+            reach["REACH_ROWS"] = min(down.reach, counts[0])
+            reach["REACH_COLUMNS"] = min(right.reach, counts[1])
+        arrays = source.value, result.value, source.strides, target.strides, (*sizes, *counts)
+        scales = down.numbers, right.numbers, (*down.divisors, *right.divisors)
+        if target.strides[2] == 1:
+            columns = min(PLANE_COLUMNS, tile.next_power_of_2(wanted[1]))
+            smaller = not gradient and wanted[0] * wanted[1] < height * width
+            elements = SMALLER_ELEMENTS if smaller else PLANE_ELEMENTS
+            rows = min(elements // columns, tile.next_power_of_2(wanted[0]))
+            blocks = tile.cdiv(wanted[0], rows) * tile.cdiv(wanted[1], columns)
+            launch(kernels[1], (batches * channels * blocks,))(
+                *(*arrays, *scales, channels),
+                ROWS=rows,
+                COLUMNS=columns,
+                num_warps=PLANE_WARPS,
+                **reach,
+            )
+        else:
+            launch_pixels(
+                *(kernels[0], target, *arrays, divisor(wanted[1]), *scales),
+                elements=many_elements(target) if gradient else ELEMENTS,
+                **reach,
+            )
     return result.value
