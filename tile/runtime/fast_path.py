@@ -364,6 +364,46 @@ def build_launch_plan(
     writer = Writer(
         len(args), tuple(kwargs), numbered=only_cuda_numbered(), always_choose=always_choose
     )
+    arguments = _read_arguments(writer, args, kwargs, parameters, rules, exact)
+    if arguments is None:
+        return None
+    table: dict[Any, FastPathEntry | None] = {}
+    alive = [True]
+    variables = Config.variables()
+    readers = variables["backend"].text_reader(), variables["sanitize"].text_reader()
+    names = {**_NAMES, **arguments, "slow_path": slow_path, "table": table, "alive": alive}
+    names |= {"hooks": hooks, "cache": cache, "current": current}
+    names |= {"backend": readers[0], "checks": readers[1]}
+    key, launch = _compile_functions(writer, names, watching=current is not None)
+    states = ((cache, True), (alive, True), (hooks, False), (LAUNCH_CALLBACKS, False))
+    return LaunchPlan(
+        table=table,
+        alive=alive,
+        key=key,
+        launch=launch,
+        parameters=tuple(writer.parameters),
+        tensors=writer.tensors,
+        objects=writer.objects,
+        passed=frozenset(writer.passed),
+        overlaps={},
+        guards=functools.partial(_guards, writer, readers, states, current),
+        caches=[],
+        current=current,
+    )
+
+
+def _read_arguments(
+    writer: Writer,
+    args: Arguments,
+    kwargs: Options,
+    parameters: Sequence[Parameter],
+    rules: Sequence[Rule],
+    exact: Collection[str],
+) -> dict[str, Any] | None:
+    """Let the writer read the arguments of a call, and defaults; None for one it does not support.
+
+    Return what the generated functions refer to by name: types of arguments, and defaults.
+    """
     words: dict[str, tuple[str, Any]] = {name: (name, value) for name, value in kwargs.items()}
     words |= {
         p.name: (word, value)
@@ -386,59 +426,42 @@ def build_launch_plan(
             return None
     if not all(writer.constant(word, type(value)) for word, value in words.values()):
         return None
-    names |= {name: kind for kind, name in writer.item_types.items()}
-    table: dict[Any, FastPathEntry | None] = {}
-    alive = [True]
-    names |= {"table": table, "alive": alive, "hooks": hooks, "cache": cache, "current": current}
-    names |= {"slow_path": slow_path, "absent": ABSENT}
-    names |= {"merge": merge_arguments, "callbacks": LAUNCH_CALLBACKS}
-    names |= {"scoped": scoped_settings, "own": config.own.get}
-    variables = Config.variables()
-    names |= {"backend": variables["backend"].text_reader()}
-    names |= {"checks": variables["sanitize"].text_reader()}
-    names |= {"unreadable": UNREADABLE, "trim": trim}
-    names |= {"divisors": tuple(map(divisor_of, range(DIVISOR)))}
-    names |= {"grid_extents": normalize_grid, "wide": _wide, "plain": is_plain_tensor}
-    names |= {"items": _items}
-    key, launch = _compile_functions(writer, names, watching=current is not None)
-    states = ((cache, True), (alive, True), (hooks, False), (LAUNCH_CALLBACKS, False))
+    return names | {name: kind for kind, name in writer.item_types.items()}
+
+
+Reading = tuple[Callable[[], Any], Any]
+
+
+def _guards(
+    writer: Writer,
+    readers: Sequence[Callable[[], object]],
+    states: tuple[tuple[Any, bool], ...],
+    current: Callable[[], bool] | None,
+    key: Any,
+    args: Arguments,
+    kwargs: Options,
+    constants: Options,
+) -> CallGuards | None:
+    """Return the guards of a call; see `LaunchPlan.guards`.
+
+    readers: of the first parts of keys.
+    """
+    arguments = writer.guards(args, kwargs)
     scope = functools.partial(config.own.get, None)
-    readers = names["backend"], names["checks"]  # of the first parts of keys
-
-    def guards(key: Any, args: Arguments, kwargs: Options, constants: Options) -> CallGuards | None:
-        arguments = writer.guards(args, kwargs)
-        if arguments is None or scope() is not None or not only_cuda_numbered():
-            return None
-        readings: list[tuple[Callable[[], Any], Any]] = [
-            (scope, None),
-            *zip(readers, key, strict=False),
-        ]
-        readings += [] if current is None else [(current, True)]
-        named = tuple(map(sys.intern, kwargs))
-        values = enumerate((*args, *kwargs.values()))
-        fields = [
-            field
-            for (at, value), one in zip(values, arguments, strict=True)
-            if one.kind == "descriptor"
-            for field in field_guards(at, value)
-        ]
-        every = (tuple(readings), named, tuple(arguments), constants, tuple(fields))
-        return CallGuards(LIMITS, states, *every)
-
-    return LaunchPlan(
-        table,
-        alive,
-        key,
-        launch,
-        tuple(writer.parameters),
-        writer.tensors,
-        writer.objects,
-        frozenset(writer.passed),
-        {},
-        guards,
-        [],
-        current,
-    )
+    if arguments is None or scope() is not None or not only_cuda_numbered():
+        return None
+    readings: list[Reading] = [(scope, None), *zip(readers, key, strict=False)]
+    readings += [] if current is None else [(current, True)]
+    named = tuple(map(sys.intern, kwargs))
+    values = enumerate((*args, *kwargs.values()))
+    fields = [
+        field
+        for (at, value), one in zip(values, arguments, strict=True)
+        if one.kind == "descriptor"
+        for field in field_guards(at, value)
+    ]
+    every = (tuple(readings), named, tuple(arguments), constants, tuple(fields))
+    return CallGuards(LIMITS, states, *every)
 
 
 class _CheckedError(RuntimeError):
@@ -497,6 +520,23 @@ def _wide(value: int) -> tuple[int, bool]:
     if type(value) is not int:
         raise TypeError
     return divisor_of(value % DIVISOR), value <= 0x7FFF_FFFF_FFFF_FFFF
+
+
+# What all generated functions refer to by name.
+_NAMES: dict[str, Any] = {
+    "absent": ABSENT,
+    "merge": merge_arguments,
+    "callbacks": LAUNCH_CALLBACKS,
+    "scoped": scoped_settings,
+    "own": config.own.get,
+    "unreadable": UNREADABLE,
+    "trim": trim,
+    "divisors": tuple(map(divisor_of, range(DIVISOR))),
+    "grid_extents": normalize_grid,
+    "wide": _wide,
+    "plain": is_plain_tensor,
+    "items": _items,
+}
 
 
 def first_launch(
