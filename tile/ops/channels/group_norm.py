@@ -5,9 +5,9 @@
     dweight = sum of dy * n        dbias = sum of dy        over all but the channels
 
 Means are over the elements of a group of channels, for each element of the batch; weight and bias
-are those of channels. With as many groups as channels it is instance normalization. The kernels are
-those of batch normalization (normalization.py); sums of each channel, multiplied by its
-weight, add up to the means of groups.
+are those of channels. With as many groups as channels it is instance normalization. A program holds
+a group that fits it (group_tiles.py); for others, the kernels are those of batch normalization
+(normalization.py). Sums of each channel, multiplied by its weight, add up to the means of groups.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.ops.channels.group_tiles import group_tile, launch_group_norm
 from tile.ops.channels.moments import moments
 from tile.ops.channels.norm_gradients import group_count, normalization_gradients
 from tile.ops.channels.normalization import normalize
@@ -54,8 +55,14 @@ def group_norm(
     if not result.size:
         empty = [call.new((view.shape[0], groups), accumulator(source.dtype)) for _ in range(2)]
         return result.value, empty[0].value, empty[1].value
-    mean, variance = moments(call, view, source.dtype, groups)
     target, vectors = channels_of(result, axis), (weight, bias)
+    shape = group_tile(view, groups, source.dtype)
+    if shape is not None:
+        mean, variance = launch_group_norm(
+            call, view, target, vectors, groups, eps, shape, source.dtype
+        )
+        return result.value, mean.value, variance.value
+    mean, variance = moments(call, view, source.dtype, groups)
     normalize(view, mean, variance, vectors, target, eps, source.dtype.itemsize)
     return result.value, mean.value, variance.value
 
