@@ -21,6 +21,7 @@ from tile.simt.assign.coalesce import (
 )
 from tile.simt.assign.layout_cost import access_cost, conversion_cost
 from tile.simt.layouts.axes import vector_width
+from tile.simt.layouts.blocked import warp_striped
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.ops.layout_inference import check_distributed
 from tile.simt.target import GENERIC, TARGETS
@@ -56,7 +57,9 @@ def test_consecutive_registers_are_contiguous(name: str) -> None:
             one = accesses[op]
             check_distributed(layout, one.shape)
             share = op.inputs[0].type.numel // (4 * target.warp_size)  # type: ignore[attr-defined]
-            if one.order is not None and share:
+            if one.ranked and share:
+                assert layout == warp_striped(*one.shape, target.warp_size, 4)
+            elif one.order is not None and share:
                 # Of f16 next to f32, as many as are in a vector of f32; next to accesses that take
                 # elements one by one, such as atomic ones, whatever costs all of them least.
                 together = [

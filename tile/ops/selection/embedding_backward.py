@@ -163,7 +163,7 @@ def sorted_indices(call: Call, indices: Operand, rows: int) -> tuple[Any, Any]:
             indices.value, narrow, count, rows, BLOCK=NARROWED
         )
         row = Rows(1, count, count)
-        launch_radix_sort(call, narrow, ordered, positions, row, False, I32, rows - 1)
+        launch_radix_sort(call, narrow, ordered, positions, row, row.length, False, I32, rows - 1)
     return ordered, positions
 
 

@@ -16,7 +16,6 @@ from tile.ops.core.call import BF16, F16, F32, I32
 from tile.ops.core.reference import Array
 from tile.ops.core.tables import ANY, Table
 
-LONGEST = 16384  # elements of a row that is sorted, and of k
 KEYS = (F16, BF16, F32, I32)  # types whose order 32 bits hold
 # By the elements of a tile: 16 for each thread of long rows. Threads with 32 wait for instructions,
 # which are too many for the caches and repeat in no loop. H200, float16 and float32, rows of 4096,

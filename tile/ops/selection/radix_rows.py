@@ -25,7 +25,7 @@ WARPS = Table(
     {(ANY,): {}},
     {
         "nvptx": {
-            (512,): {"num_warps": 1},
+            (512,): {"num_warps": 2},
             (1024,): {"num_warps": 4},
             (4096,): {"num_warps": 8},
             (ANY,): {"num_warps": 16},
@@ -53,9 +53,11 @@ def sort_row_kernel(
     indices_ptr,
     stride,
     length,
+    k,
     DESCENDING: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    """Store the first `k` elements of a row in order, and their indices."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * stride + column, mask=column < length, other=0)
@@ -63,17 +65,17 @@ def sort_row_kernel(
     for shift in tl.static_range(0, x.dtype.primitive_bitwidth, BITS):
         place = tl.rank(digits_of(x, index < length, shift, DESCENDING), BINS)
         x, index = tl.scatter(x, place), tl.scatter(index, place)
-    tl.store(values_ptr + row * length + column, x, mask=column < length)
-    tl.store(indices_ptr + row * length + column, index, mask=column < length)
+    tl.store(values_ptr + row * k + column, x, mask=column < k)
+    tl.store(indices_ptr + row * k + column, index, mask=column < k)
 
 
 def launch_row_sort(
-    call: Call, x: Any, values: Any, indices: Any, rows: Rows, descending: bool
+    call: Call, x: Any, values: Any, indices: Any, rows: Rows, k: int, descending: bool
 ) -> None:
-    """Write the elements of each row in order, and their indices."""
+    """Write the first `k` elements of each row in order, and their indices."""
     block = tile.next_power_of_2(rows.length)
     launch(sort_row_kernel, (rows.count,))(
-        *(x, values, indices, rows.stride, rows.length),
+        *(x, values, indices, rows.stride, rows.length, k),
         DESCENDING=descending,
         BLOCK=block,
         **WARPS.select(call.backend, block),

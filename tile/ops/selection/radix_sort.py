@@ -3,8 +3,8 @@
     place[i] = how many digits are less than digit[i], or equal to it and before i
 
 A pass has three launches: programs count the digits of their tiles, the counts of each digit are
-summed along the tiles (cumsum.py), and programs move their elements. Each orders its tile by the
-digit first, in shared memory, so that what it writes are runs of contiguous elements.
+summed along the tiles, and programs move their elements. Each orders its tile by the digit first,
+in shared memory, so that what it writes are runs of contiguous elements.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from tile.ops.core.call import I32, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.operand import Rows
-from tile.ops.core.row_tiles import row_tile
+from tile.ops.core.row_tiles import WARPS
 from tile.ops.core.tables import Table
-from tile.ops.selection.cumsum import BLOCK as SCANNED
-from tile.ops.selection.cumsum import cumsum_kernel
 from tile.ops.selection.radix_rows import BINS, BITS, digits_of
 
+SUMMED, COLUMNS = 1024, 8  # tiles, and digits, whose counts a program sums at a time
 TILES = Table({(): {"BLOCK": 2048}}, {"nvptx": {(): {"BLOCK": 4096, "num_warps": 8}}})
 
 
@@ -43,7 +42,23 @@ def count_kernel(
     inside = column < length
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
     counts = tl.histogram(digits_of(x, inside, SHIFT, DESCENDING), BINS)
-    tl.store(counts_ptr + (row * BINS + tl.arange(0, BINS)) * parts + part, counts)
+    tl.store(counts_ptr + (row * parts + part) * BINS + tl.arange(0, BINS), counts)
+
+
+@tile.jit
+def sum_kernel(counts_ptr, parts, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Replace the counts of each tile by those of the tiles up to it, for some of the digits."""
+    PROGRAMS: tl.constexpr = BINS // COLUMNS
+    program = tl.program_id(0)
+    counts_ptr += (program // PROGRAMS).to(tl.int64) * parts * BINS
+    digit = program % PROGRAMS * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    before = tl.zeros((1, COLUMNS), tl.int32)
+    for start in range(0, parts, ROWS):
+        part = start + tl.arange(0, ROWS)[:, None]
+        counts = tl.load(counts_ptr + part * BINS + digit, mask=part < parts, other=0)
+        ends = before + tl.cumsum(counts, axis=0)
+        tl.store(counts_ptr + part * BINS + digit, ends, mask=part < parts)
+        before += tl.sum(counts, axis=0, keep_dims=True)
 
 
 @tile.jit
@@ -55,6 +70,7 @@ def move_kernel(
     moved_index_ptr,
     stride,
     length,
+    k,
     parts,
     SHIFT: tl.constexpr,
     DESCENDING: tl.constexpr,
@@ -63,28 +79,30 @@ def move_kernel(
     """Move the elements of a tile to where their digits begin; the first pass makes the indices.
 
     ends: the counts of each digit in this tile and those before it.
+    k: how many of the first elements of a row the last pass stores; all for other passes.
     """
     part, row = tl.program_id(0) % parts, (tl.program_id(0) // parts).to(tl.int64)
     lane = tl.arange(0, BLOCK)
     column = part * BLOCK + lane
     inside = column < length
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
+    place = tl.rank(digits_of(x, inside, SHIFT, DESCENDING), BINS)
     index = column
     if SHIFT > 0:
         index = tl.load(index_ptr + row * length + column, mask=inside, other=0)
-    place = tl.rank(digits_of(x, inside, SHIFT, DESCENDING), BINS)
     x, index = tl.scatter(x, place), tl.scatter(index, place)
 
-    ends_ptr += (row * BINS + tl.arange(0, BINS)) * parts
-    totals = tl.load(ends_ptr + (parts - 1))
-    before = tl.load(ends_ptr + (part - 1), mask=part > 0, other=0)
-    counts = tl.load(ends_ptr + part) - before
+    ends_ptr += row * parts * BINS + tl.arange(0, BINS)
+    totals = tl.load(ends_ptr + (parts - 1) * BINS)
+    before = tl.load(ends_ptr + (part - 1) * BINS, mask=part > 0, other=0)
+    counts = tl.load(ends_ptr + part * BINS) - before
     # Where a digit begins in the row, less where it begins in the tile.
     others = totals - counts
     start = tl.cumsum(others) - others + before
     target = tl.gather(start, digits_of(x, inside, SHIFT, DESCENDING), axis=0) + lane
-    tl.store(moved_ptr + row * length + target, x, mask=inside)
-    tl.store(moved_index_ptr + row * length + target, index, mask=inside)
+    inside &= target < k
+    tl.store(moved_ptr + row * k + target, x, mask=inside)
+    tl.store(moved_index_ptr + row * k + target, index, mask=inside)
 
 
 def launch_radix_sort(
@@ -93,20 +111,21 @@ def launch_radix_sort(
     values: Any,
     indices: Any,
     rows: Rows,
+    k: int,
     descending: bool,
     dtype: DType | None = None,
     most: int | None = None,
 ) -> None:
-    """Write the elements of each row in order, and their indices.
+    """Write the first `k` elements of each row in order, and their indices.
 
     dtype: of x; by default that of the first operand. most: the greatest element of integers that
     are 0 or more, whose higher bits are no digits.
     """
     dtype, tiles = dtype or call.operands[0].dtype, TILES.select(call.backend)
     parts = tile.cdiv(rows.length, tiles["BLOCK"])
-    counts, ends = (call.new((rows.count * BINS.value, parts), I32) for _ in range(2))
-    scan = row_tile(call.backend, counts.rows(), SCANNED)
-    programs = tile.cdiv(rows.count * BINS.value, scan["ROWS"])
+    counts = call.new((rows.count, parts, BINS.value), I32).value
+    block = min(SUMMED, tile.next_power_of_2(parts))
+    sums = {"ROWS": block, "COLUMNS": COLUMNS, **WARPS.select(call.backend, block * COLUMNS)}
     kinds = dtype, I32
     moved = [[call.new((rows.count, rows.length), kind).value for kind in kinds] for _ in range(2)]
     source, index, stride, bits = x, indices, rows.stride, dtype.itemsize * 8
@@ -115,16 +134,15 @@ def launch_radix_sort(
     for shift in range(0, bits, BITS.value):
         options = {"SHIFT": shift, "DESCENDING": descending, **tiles}
         launch(count_kernel, (rows.count * parts,))(
-            source, counts.value, stride, rows.length, parts, **options
+            source, counts, stride, rows.length, parts, **options
         )
-        launch(cumsum_kernel, (programs,))(
-            *(counts.value, ends.value, parts, parts, rows.count * BINS.value, parts),
-            REVERSE=False,
-            **scan,
-        )
-        target = [values, indices] if shift + BITS.value == bits else moved[0]
+        launch(sum_kernel, (rows.count * (BINS.value // COLUMNS),))(counts, parts, **sums)
+        is_last = shift + BITS.value == bits
+        target = [values, indices] if is_last else moved[0]
         launch(move_kernel, (rows.count * parts,))(
-            *(source, index, ends.value, *target, stride, rows.length, parts), **options
+            *(source, index, counts, *target, stride, rows.length),
+            *(k if is_last else rows.length, parts),
+            **options,
         )
         (source, index), stride = target, rows.length
         moved.reverse()

@@ -17,10 +17,10 @@ from tile.ops.core.call import I32, I64, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.operand import Rows
 from tile.ops.core.row_tiles import PROGRAMS, row_tile, rows_of
-from tile.ops.selection.order_keys import LONGEST, WARPS, index_of, sort_keys
+from tile.ops.selection.order_keys import WARPS, index_of, sort_keys
 
 MOST = 1024  # elements that are selected of a row
-LEAST_BLOCK = 2048  # elements of a program
+LEAST_BLOCK, MOST_BLOCK = 2048, 16384  # elements of a program
 
 
 @tile.jit
@@ -117,7 +117,7 @@ def launch_select(
     least = max(LEAST_BLOCK, 2 * tile.next_power_of_2(k))
     source, stride, length, first = x, rows.stride, rows.length, True
     while first or length > k:
-        block = min(LONGEST, tile.next_power_of_2(length))
+        block = min(MOST_BLOCK, tile.next_power_of_2(length))
         while block > least and rows.count * tile.cdiv(length, block) < PROGRAMS and first:
             block //= 2
         parts = tile.cdiv(length, block)

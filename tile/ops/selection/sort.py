@@ -15,6 +15,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import I64, Call
 from tile.ops.core.call_plans import launch, planned
+from tile.ops.core.operand import Rows
 from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.selection.cumsum import NUMBERS
@@ -25,7 +26,7 @@ from tile.ops.selection.radix_sort import launch_radix_sort
 ELEMENTS = 1024  # of a tile of short rows
 # Elements of rows that a network sorts, by the bytes of an element: its keys are integers of 32
 # bits, or of 64. H200, 2026-11-29 (docs/notes/ops.md).
-MOST = {2: 16384, 4: 512}
+MOST = {2: 2048, 4: 256}
 
 
 @tile.jit
@@ -63,8 +64,7 @@ def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
     rows = source.rows()
     values, indices = call.new(source.shape, source.dtype), call.new(source.shape, I64)
     if values.size and rows.length > MOST.get(source.dtype.itemsize, 0):
-        launch_sort = launch_row_sort if rows.length <= LONGEST else launch_radix_sort
-        launch_sort(call, x, values.value, indices.value, rows, bool(descending))
+        launch_digit_sort(call, x, values.value, indices.value, rows, rows.length, bool(descending))
     elif values.size:
         shape = row_tile(call.backend, rows, MOST[2], ELEMENTS, WARPS)
         launch(sort_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
@@ -74,6 +74,14 @@ def sort(x: Any, descending: bool = False) -> tuple[Any, Any]:
             **shape,
         )
     return values.value, indices.value
+
+
+def launch_digit_sort(
+    call: Call, x: Any, values: Any, indices: Any, rows: Rows, k: int, descending: bool
+) -> None:
+    """Write the first `k` elements of each row in order, and their indices."""
+    launch_sort = launch_row_sort if rows.length <= LONGEST else launch_radix_sort
+    launch_sort(call, x, values, indices, rows, k, descending)
 
 
 def sort_reference(x: Array, descending: bool) -> tuple[Array, Array]:

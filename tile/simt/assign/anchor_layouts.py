@@ -30,6 +30,7 @@ from tile.simt.assign.coalesce import default_layout
 from tile.simt.assign.dot_layouts import DotLayouts
 from tile.simt.assign.layout_cost import conversion_cost, op_cost
 from tile.simt.hopper.wgmma_layouts import operand_register_layout
+from tile.simt.layouts.blocked import warp_striped
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
@@ -429,6 +430,28 @@ class _Search:
     def sort(self, op: Operation) -> None:
         (self.alike if op["count"] is None else self.free)(op)
 
+    def rank(self, op: Operation) -> None:
+        """Take a line, and give its ranks, as warps count it."""
+        striped = self.striped(op)
+        if striped is None:
+            self.free(op)
+        else:
+            self.anchor(op, [striped])
+
+    def scatter(self, op: Operation) -> None:
+        """Take both tiles in one layout; the result has any, such as that of another rank."""
+        self.alike(op)
+        if op in self.anchors.taken:
+            self.settle(op.result, self.preferred.get(op.result) or self.striped(op))
+            self.settle(op.result, self.layouts.get(op.result) or self.default(op.result))
+
+    def striped(self, op: Operation) -> LinearLayout | None:
+        """Return the layout of a line in which warps count it, if there is one."""
+        extents, machine = tile_type(op.result).shape, self.machine
+        if len(extents) > 1:
+            return None
+        return warp_striped(extents[0], machine.target.warp_size, machine.num_warps)
+
     def gather(self, op: Operation) -> None:
         """Give the result the layout of the index; the tile may have any."""
         x, at = op.inputs
@@ -525,8 +548,8 @@ _RULES: dict[OpDef, Callable[[_Search, Operation], None]] = {
     wgmma: _Search.wgmma,
     indexing.gather: _Search.gather,
     indexing.histogram: _Search.free,
-    indexing.rank: _Search.free,
-    indexing.scatter: _Search.free,
+    indexing.rank: _Search.rank,
+    indexing.scatter: _Search.scatter,
     indexing.sort: _Search.sort,
     shape.join: _Search.join,
     shape.split: _Search.split,

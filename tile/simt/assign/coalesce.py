@@ -40,17 +40,20 @@ from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import accesses_global
 from tile.ir.module import Module
 from tile.ir.op_definition import Trait
-from tile.ir.ops import arith, descriptor, memory
+from tile.ir.ops import arith, descriptor, indexing, memory
 from tile.ir.passes import module_pass
 from tile.ir.printer import print_function
 from tile.ir.types import Pointer, Tile
 from tile.simt.assign.layout_cost import access_cost
-from tile.simt.layouts.blocked import blocked, row_major
+from tile.simt.layouts.blocked import blocked, row_major, warp_striped
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.target import GENERIC, SimtTarget, atomic_vector_width
 
 # Operations besides elementwise ones that compute each element from its operands' element there.
 _IN_PLACE = frozenset({arith.hint, memory.addptr, *descriptor.BLOCK_POINTERS})
+
+
+RANKED_BYTES = 4  # of elements that are loaded one by one for `rank`
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,20 @@ def _cost(run: ContiguousRun, width: int, target: SimtTarget) -> float:
     return access_cost(run.itemsize, taken, apart, target)
 
 
-def connected_accesses(function: Function, accesses: Iterable[Operation]) -> dict[Operation, int]:
-    """Return a group number for each access to a tile: equal for connected accesses."""
+def connected_accesses(
+    function: Function, accesses: Iterable[Operation]
+) -> tuple[dict[Operation, int], set[int]]:
+    """Return a group number for each access to a tile: equal for connected accesses.
+
+    And the groups of which numbers are ranked.
+    """
     ties = _UnionFind()
+    ranked: set[int] = set()
     numbers = {op: ties.new() for op in accesses}
     of: dict[Value, int] = {}
     for op in function.walk():
+        if op.defn in (indexing.rank, indexing.scatter):
+            ranked.update(_present(of, op))
         own = numbers.get(op)
         in_place = op.defn in _IN_PLACE or (op.defn.elementwise and op.defn.pure)
         if own is None and not in_place:
@@ -97,7 +108,7 @@ def connected_accesses(function: Function, accesses: Iterable[Operation]) -> dic
             ties.join(together[0], number)
         if together:
             of.update(dict.fromkeys(op.results, together[0]))
-    return {op: ties.find(number) for op, number in numbers.items()}
+    return {op: ties.find(n) for op, n in numbers.items()}, set(map(ties.find, ranked))
 
 
 def _present(of: dict[Value, int], op: Operation) -> Iterator[int]:
@@ -135,6 +146,7 @@ class TileAccess:
     itemsize: int  # bytes of an element
     connected: int = field(default=0, compare=False)  # equal for connected accesses
     combined: frozenset[int] = frozenset()  # axes along which tiles of the shape are combined
+    ranked: bool = False  # the elements that are read, or numbers computed from them, are ranked
 
     def __str__(self) -> str:
         order = self.order or row_major(len(self.shape))
@@ -193,12 +205,13 @@ def memory_accesses(
 ) -> dict[Operation, TileAccess]:
     """Return the properties of each access to a tile of a function."""
     ops = [op for op in function.walk() if accesses_global(op) and isinstance(op["ptr"].type, Tile)]
-    ties = connected_accesses(function, ops)
+    ties, ranked = connected_accesses(function, ops)
     axes = _combined(function)
     return {
         op: replace(
             _access(op, info, target, ties[op]),
             combined=frozenset(axes.get(op.inputs[0].type.shape, ())),
+            ranked=ties[op] in ranked,
         )
         for op in ops
     }
@@ -268,7 +281,11 @@ def coalesced_layout(
     for op, each in accesses.items():
         width = widths[op.block, each.shape, order(each), each.connected]
         threads = target.warp_size, num_warps
-        layouts[op] = distributed_layout(each.shape, order(each), width, *threads, each.combined)
+        layout = distributed_layout(each.shape, order(each), width, *threads, each.combined)
+        # Where lanes read a line of memory at a time, it need not be converted to be ranked.
+        if each.ranked and len(each.shape) == 1 and each.itemsize >= RANKED_BYTES:
+            layout = warp_striped(each.shape[0], *threads) or layout
+        layouts[op] = layout
     return layouts
 
 

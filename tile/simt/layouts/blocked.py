@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions, named, require
+from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name, bit_positions, named, require
 from tile.simt.layouts.linear_layout import LinearLayout, identity1d
 
 
@@ -47,6 +47,22 @@ def blocked(
     warp = grid_of(LANE, threads_per_warp, order)
     block = grid_of(WARP, warps_per_block, order)
     return cover(thread * warp * block, shape, order)
+
+
+def warp_striped(extent: int, lanes: int, warps: int) -> LinearLayout | None:
+    """Return the layout of a line of which warps hold contiguous parts, striped across their lanes.
+
+    Elements are in the order of warps, registers, lanes, the first one highest. None if there are
+    too few for all threads.
+
+    >>> warp_striped(16, lanes=4, warps=2)
+    #linear{register = [[4]], lane = [[1],[2]], warp = [[8]] -> dim0 = 16}
+    """
+    if extent < lanes * warps:
+        return None
+    sizes = {LANE: lanes, REGISTER: extent // (lanes * warps), WARP: warps}
+    first, second, third = (identity1d(size, name, axis_name(0)) for name, size in sizes.items())
+    return (first * second * third).select_ins(REGISTER, LANE, WARP)
 
 
 def row_major(rank: int) -> tuple[int, ...]:

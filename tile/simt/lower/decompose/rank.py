@@ -17,10 +17,8 @@ from tile.ir.shared_type import Shared
 from tile.ir.types import I32, Tile, Type
 from tile.simt import ops
 from tile.simt.layouts.axes import reshape_axes
-from tile.simt.layouts.blocked import blocked
-from tile.simt.layouts.dims import LANE, REGISTER, WARP, bits_of
-from tile.simt.layouts.f2 import units
-from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.layouts.blocked import blocked, warp_striped
+from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.lower.decompose.axis_split import indices_along, straight
 from tile.simt.lower.decompose.indexing import sorted_integers, stored
@@ -30,22 +28,38 @@ from tile.simt.target import SimtTarget
 
 
 def scatter(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
-    """Store the elements at their positions in a buffer, and load it."""
+    """Store the elements at their positions in a buffer, and load it where it is used.
+
+    So one barrier is enough for several tiles that are scattered one after the other.
+    """
     x, index = op.inputs
-    return [_scattered(b, x, b.convert(index, layout_of(x)), op["axis"], op.result.type)]
+    buffer = _scattered(b, x, b.convert(index, layout_of(x)), op["axis"])
+    load = LayoutBuilder(b.block, _first_user(op), op.loc)
+    return [load(ops.shared.local_load, buffer, result=op.result.type)]
 
 
-def _scattered(b: LayoutBuilder, x: Value, index: Value, axis: int, result: Type) -> Value:
+def _first_user(op: Operation) -> Operation:
+    """Return the first operation of the block that uses a result, or whose regions do."""
+    users = {outer for user in op.result.users for outer in (user, *user.ancestors())}
+    following: Operation | None = op.next
+    while following is not None and following not in users:
+        following = following.next
+    return following or op
+
+
+def _scattered(b: LayoutBuilder, x: Value, index: Value, axis: int) -> Value:
+    """Return a buffer with the elements at their positions."""
     layout = swizzled(x.type.shape, vector=1, per_phase=1, max_phase=1)
     buffer = b(ops.shared.local_alloc, result=Shared(x.type.shape, x.type.element, layout))
     b.op(ops.shared.local_scatter, buffer, x, index, axis=axis)
-    return b(ops.shared.local_load, buffer, result=result)
+    return buffer
 
 
 def rank(op: Operation, b: LayoutBuilder, target: SimtTarget) -> Sequence[Value]:
     """Count by warps, or sort where warps cannot count or would have copies of elements."""
     (x,) = op.inputs
-    layout = _in_warp_order(layout_of(x))
+    lanes, warps = (1 << layout_of(x).in_bits(name) for name in (LANE, WARP))
+    layout = warp_striped(x.type.shape[0], lanes, warps)
     counts = target.shuffles and target.ops.has(ops.thread.shared_ordered_inc)
     if layout is None or not counts:
         return [_by_sorting(b, x, op.result.type)]
@@ -59,30 +73,12 @@ def _by_sorting(b: LayoutBuilder, x: Value, result: Type) -> Value:
     pairs = (Expression(b, x) << bits) | Expression(b, indices_along(b, x, -1))
     ordered = sorted_integers(b, pairs.value, -1)
     index = (Expression(b, ordered) & (1 << bits) - 1).value
-    return _scattered(b, indices_along(b, ordered, -1), index, -1, result)
-
-
-def _in_warp_order(layout: LinearLayout) -> LinearLayout | None:
-    """Return the layout of the same tile in the order of warps, registers, lanes, highest first.
-
-    None if it would not divide the elements among all threads.
-    """
-    bits = bits_of(layout.outs)
-    lanes, warps = layout.in_bits(LANE), layout.in_bits(WARP)
-    registers = bits - lanes - warps
-    if registers < 0:
-        return None
-    columns = units(bits)
-    ins = (
-        (REGISTER, tuple(columns[lanes : lanes + registers])),
-        (LANE, tuple(columns[:lanes])),
-        (WARP, tuple(columns[lanes + registers :])),
-    )
-    return LinearLayout(ins, layout.outs)
+    buffer = _scattered(b, indices_along(b, ordered, -1), index, -1)
+    return b(ops.shared.local_load, buffer, result=result)
 
 
 def _by_counting(b: LayoutBuilder, x: Value, bits: int, target: SimtTarget) -> Value:
-    """Return the ranks of a tile whose layout has the order of warps, registers, and lanes."""
+    """Return the ranks of a warp-striped tile."""
     lanes, warps = (1 << layout_of(x).in_bits(name) for name in (LANE, WARP))
     shared_bits = (x.type.shape[0] // warps).bit_length() - 1
     warp = Expression(b, indices_along(b, x, -1)) >> shared_bits

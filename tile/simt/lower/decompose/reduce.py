@@ -411,6 +411,7 @@ class _Scan:
         self.region = region
         self.reverse = reverse
         self.shuffles = target.shuffles
+        self.has_warp_or = target.has_warp_reduce(ReduceKind.OR, I32)
         self.gathered_bits = gathered_bits(region(), target)
 
     def scan_along(self, xs: Sequence[Value], axis: int) -> list[Value]:
@@ -456,11 +457,29 @@ class _Scan:
         return [b(shape.reshape, result, shape=xs[0].type.shape) for result in results]
 
     def totals(self, scanned: Sequence[Value], axis: int) -> list[Value]:
-        """Return the last element of each run, by a reduction to the greatest index."""
+        """Return the last element of each run, by a reduction to the greatest index.
+
+        Or of 32 bits by one that is 0 elsewhere, where a warp takes an instruction for that.
+        """
         b = self.b
+        if self.has_warp_or and all(x.type.element in (I32, U32, F32) for x in scanned):
+            last = indices_along(b, scanned[0], axis, partial(self.is_last, scanned[0], axis))
+            return [self.only(x, last, axis) for x in scanned]
         region = last_region([x.type.element for x in scanned], self.reverse)
         groups = [*scanned, indices_along(b, scanned[0], axis)]
         return b.op(reduce_ops.reduce_region, *groups, axis=axis, regions=[region()]).results[:-1]
+
+    def only(self, x: Value, mask: Value, axis: int) -> Value:
+        """Return the element along an axis where a mask is true, bit by bit."""
+        bits = Expression(self.b, mask).select(Expression(self.b, x).view(I32), 0)
+        region = elementwise_region(ReduceKind.OR, I32)
+        one = self.b(reduce_ops.reduce_region, bits.value, axis=axis, regions=[region()])
+        return Expression(self.b, one).view(number_of(x.type)).value
+
+    def is_last(self, like: Value, axis: int, number: Value) -> Value:
+        """Return, as an i1, whether an index is that of the last element of a run."""
+        last = 0 if self.reverse else like.type.shape[axis] - 1
+        return Expression(self.b, number).equals(last).value
 
     def is_first(self, count: int, number: Value) -> Value:
         """Return, as an i1, whether a run is the first one."""
