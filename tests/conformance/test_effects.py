@@ -20,14 +20,15 @@ from tile.ir.op_definition import Level
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, RMWKind
 from tile.ir.types import ALL, F32, I32, Scalar
 
-# The operations that the programs of this file and of `test_descriptors.py` are there to test.
+# The operations that the programs of this file, of `test_descriptors.py` and of `test_combining.py`
+# are there to test.
 COVERED = {
     "addptr", "load", "store", "atomic_rmw", "atomic_cas", "barrier", "program_id", "num_programs",
     "multiprocessor_id", "global_timer", "launch_dependents", "prefetch",
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
     "return", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_load",
     "descriptor_store", "descriptor_reduce", "descriptor_gather", "descriptor_scatter",
-    "breakpoint", "debug_step", "descriptor_pointers", "im2col_pointers", "inline_asm",
+    "breakpoint", "debug_step", "descriptor_pointers", "im2col_pointers", "inline_asm", "scatter",
 }  # fmt: skip
 
 COMBINE: dict[RMWKind, Any] = {
