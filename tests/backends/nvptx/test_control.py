@@ -209,7 +209,15 @@ def test_a_kernel_that_spills_has_all_registers() -> None:
 
 @pytest.mark.parametrize(
     ("warps", "count", "programs"),
-    [(8, 32, 5), (16, 32, 3), (4, 32, 9), (8, 16, None), (16, 16, None), (16, 256, None)],
+    [
+        (8, 32, 5),
+        (16, 32, 3),
+        (4, 32, 9),
+        (8, 16, None),
+        (16, 16, None),
+        (8, 256, 2),
+        (16, 256, None),
+    ],
 )
 def test_programs_that_read_rows_again(warps: int, count: int, programs: int | None) -> None:
     """Programs have 72 KB of loads in flight; a thread loads `count` elements of f16."""

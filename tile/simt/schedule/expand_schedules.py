@@ -242,13 +242,10 @@ class _Ahead:
                 first.update(value.op for value in op.inputs if value.op is not None)
         in_order = sorted(self.sources.ops, key=lambda op: op not in first)
         self.sources = replace(self.sources, ops=tuple(in_order))
-        # The group, and what depends on its early loads that nothing else needs.
-        after, self.inside = {*self.early}, {*group.ops}
-        for op in in_order:
-            if any(value.op in after for value in op.inputs):
-                after.add(op)
+        # The group, and what nothing else needs.
+        self.inside = {*group.ops}
         for op in reversed(in_order):
-            if op in after and all(user in self.inside for x in op.results for user in x.users):
+            if all(user in self.inside for value in op.results for user in value.users):
                 self.inside.add(op)
         # Results that operations of later stages use.
         self.crossing = [
@@ -271,9 +268,11 @@ class _Ahead:
         return sources
 
     def erase(self) -> None:
-        """Erase what runs early now."""
-        ops = dict.fromkeys((*self.sources.ops, *self.group.ops))
-        for op in reversed([op for op in ops if op in self.inside]):
+        """Erase what runs early now; what is to go in front of it goes to what follows."""
+        for op in reversed([op for op in self.body if op in self.inside]):
+            following = op.next
+            assert following is not None
+            self.anchors |= {key: following for key, at in self.anchors.items() if at is op}
             op.erase()
 
     def build(self) -> None:

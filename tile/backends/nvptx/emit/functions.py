@@ -178,9 +178,11 @@ def _enough_programs(module: Module, threads: int, target: SimtTarget) -> int | 
         return None
     live = liveness(module.kernel)
     size = threads * min(sum(map(_loaded_bytes, ops)) for ops in loads.values())
-    enough = -(-target.tuning.enough_loaded_bytes // size)
-    tiles = max(_live_registers(live, live.end(ops[-1])) for ops in loads.values())
-    fitting = target.register_file // (threads * (tiles + _OTHER_REGISTERS))
+    enough = max(2, -(-target.tuning.enough_loaded_bytes // size))
+    tiles = max(1, *(_live_registers(live, live.end(ops[-1])) for ops in loads.values()))
+    each = target.register_file // threads  # registers of a thread of all programs
+    # A second program is worth a few spills: ptxas with all registers of two gains by itself.
+    fitting = max(each // (tiles + _OTHER_REGISTERS), min(2, each // tiles))
     is_fewer = enough * threads * _LEAST_REGISTERS < target.register_file
     return min(enough, fitting) if is_fewer and fitting > 1 else None
 
