@@ -64,9 +64,10 @@ POWERS: dict[OpDef, Callable[[int], int]] = {
 
 @dataclass(frozen=True)
 class AxisInfoResult:
-    """The axis info of a function's values."""
+    """The axis info of a function's values, and the intervals from which it is computed."""
 
     facts: Mapping[Value, AxisInfo]
+    ranges: Ranges
 
     def of(self, value: Value) -> AxisInfo:
         """Return the axis info of a value, which holds at all of its uses."""
@@ -78,7 +79,8 @@ def axis_info(function: Function, *, wraps: bool = False) -> AxisInfoResult:
 
     With `wraps=True`, signed arithmetic may overflow, and a run counts up modulo 2**bits.
     """
-    return AxisInfoResult(_AxisInfo(ranges(function, wraps=wraps)).run(function))
+    intervals = ranges(function, wraps=wraps)
+    return AxisInfoResult(_AxisInfo(intervals).run(function), intervals)
 
 
 class _AxisInfo(Conditional[AxisInfo]):

@@ -130,7 +130,8 @@ class Forward(Generic[F]):
                     self.isolated(region)
                 self.observe(op)
                 continue
-            self.facts.update(zip(op.results, facts, strict=True))
+            for value, fact in zip(op.results, facts, strict=True):
+                self.facts[value] = fact
         return self.present(block.end)
 
     def isolated(self, region: Block) -> None:

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.interval import Interval, add, mul
 from tile.analysis.polynomial import Polynomial
-from tile.analysis.ranges import Ranges, ranges
+from tile.analysis.ranges import Ranges
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import OpDef
@@ -453,6 +453,7 @@ def _negative(forms: IndexForms, op: Operation) -> Polynomial:
             raise NoFormError(f"the mask compares by `{predicate}`")
 
 
-def index_forms(function: Function, axes: AxisInfoResult | None = None) -> IndexForms:
-    """Return the polynomials of a function's values; `axes` is its axis info, if that is known."""
-    return IndexForms(axes or axis_info(function), ranges(function, wraps=False))
+def index_forms(function: Function) -> IndexForms:
+    """Return the polynomials of a function's values."""
+    facts = axis_info(function)
+    return IndexForms(facts, facts.ranges)

@@ -245,12 +245,11 @@ class _Ranges(Conditional[Fact]):
         whole = full(ty)
         if exact is None or whole is None:
             return whole
-        inside = exact.meet(whole)
-        if inside == exact:
+        if whole.low <= exact.low and exact.high <= whole.high:
             return exact
         signed = isinstance(ty.element, Scalar) and ty.element.is_int_signed()
         clipped = not self.wraps and op.defn in NO_WRAP and signed
-        return inside if clipped and inside is not None else whole
+        return (clipped and exact.meet(whole)) or whole
 
     # -- loops
 
