@@ -86,25 +86,30 @@ def _decode(x: Expression, encoding: Encoding) -> Expression:
     return (magnitude | ((code & SIGN) << 8)).view(F16)
 
 
-def expand_rounding(
-    x: Expression, to: Scalar, rounding: Rounding, direct: tuple[Scalar, ...]
-) -> Expression | None:
-    """Return the value of a cast that machines do in several; None for one that they have.
+def rounds_once(op: Operation, direct: tuple[Scalar, ...]) -> bool:
+    """Return True for a cast that machines have.
 
     direct: the floats to which the target converts integers and f64 with one rounding.
     """
-    source = x.element
+    source, to = op.inputs[0].type.element, op["to"]
     if source in FP8:
-        return None if to in (BF16, F16, F32, *FP8) else x.cast(F32).cast(to)
+        return to in (BF16, F16, F32, *FP8)
     if not to.is_floating():
-        return None
+        return True
+    if op["rounding"] is Rounding.RTZ:
+        return (source, to) in ((F64, F32), (F32, F16))
+    return to in direct or (source.is_floating() and source is not F64)
+
+
+def expand_rounding(build: Builder, op: Operation) -> Value:
+    """Return the value of another cast, by several."""
+    x, to, rounding = Expression(build, op.inputs[0]), op["to"], op["rounding"]
+    if x.element in FP8:
+        return x.cast(F32).cast(to).value
     if rounding is Rounding.RTZ:
-        if (source, to) in ((F64, F32), (F32, F16)):
-            return None
-        return _toward_zero(x.cast(F32, rounding if source is F64 else Rounding.RTNE), to)
-    if to in direct or (source.is_floating() and source is not F64):
-        return None
-    return _to_f32(x, rounding, exact=to is BF16).cast(to)
+        wide = x.cast(F32, rounding if x.element is F64 else Rounding.RTNE)
+        return _toward_zero(wide, to).value
+    return _to_f32(x, rounding, exact=to is BF16).cast(to).value
 
 
 def _toward_zero(x: Expression, to: Scalar) -> Expression:
@@ -167,11 +172,8 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
         expand = EXPANSIONS.get(op.defn)
         if is_emulated(op):
             op.replace_by([expand_cast(Builder.before(op), op)])
-        elif op.defn is arith.cast:
-            (x,) = operands(op)
-            result = expand_rounding(x, op["to"], op["rounding"], target.ops.direct)
-            if result is not None:
-                op.replace_by([result.value])
+        elif op.defn is arith.cast and not rounds_once(op, target.ops.direct):
+            op.replace_by([expand_rounding(Builder.before(op), op)])
         elif expand is not None and not target.ops.has(op.defn):
             op.replace_by([expand(Builder.before(op), op)])
     for op in list(module.walk()):
