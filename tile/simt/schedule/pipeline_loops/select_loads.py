@@ -11,7 +11,7 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.dot_tiles import feeds_dot
 from tile.ir.core import Function, Operation, Value
-from tile.ir.effects import effects, is_plain_load, is_zero, iterations
+from tile.ir.effects import effects, is_plain_load, is_pure, is_zero, iterations
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.control import WarpSpecialize
@@ -25,7 +25,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.memory.expose_shared import plan_tile_conversion
-from tile.simt.ops import shared, tma
+from tile.simt.ops import shared, tma, wgmma
 from tile.simt.ops.layout_inference import layout_of, tile_type
 from tile.simt.schedule.async_ops import buffer_stages
 from tile.simt.schedule.backward_slice import backward_slice
@@ -170,6 +170,7 @@ class LoopPlanner:
         early = frozenset(self.unaliased(loop, loads))
         movable = [op for op in loads if op in early and backward_slice(loop, op.inputs)]
         scalars = [op for op in movable if op in for_dots and not _is_tile(op.result)]
+        scalars += _scales_of_results(loop, [op for op in movable if op not in for_dots])
         indirect = [op for op in chosen if op in early and op not in movable]
         indirect = [op for op in indirect if backward_slice(loop, op.inputs, early)]
         chosen = [op for op in chosen if op in movable]
@@ -205,7 +206,8 @@ class LoopPlanner:
     ) -> Iterator[LoopPlan]:
         """Yield plans for some loads, from the largest buffers to the smallest, or none.
 
-        scalars: loads of scalars that operands of dots are computed from, such as scales.
+        scalars: loads of scalars that operands of dots are computed from, such as scales, and of
+            vectors that scale results.
         early: loads that may be done as early as async copies, for their addresses.
         """
         most = max([buffer_stages(each.issue, stages) for each in async_loads], default=0)
@@ -430,6 +432,39 @@ class LoopPlanner:
 def specialize_option(op: Operation) -> WarpSpecialize:
     """Return what a loop's author wants."""
     return op["warp_specialize"] if op.defn is control.for_ else WarpSpecialize.AUTO
+
+
+def _scales_of_results(loop: Operation, loads: Sequence[Operation]) -> list[Operation]:
+    """Return the loads of vectors that are combined with the results of wgmmas of an iteration.
+
+    An iteration early, they do not wait for memory when the wgmma has completed. That is for
+    loop-carried addresses: those that an iteration computes would delay its wgmma. (H200, SGLang's
+    block-scaled fp8 matmul of 1024 x 4096 x 4096, 2026-11-30: 53.1 us in place of 56.2, Triton
+    53.0; of int8, with addresses by a division, 57.6 in place of 55.5.)
+    """
+    (body,) = loop.regions
+    results = {op.result for op in body if op.defn is wgmma.wgmma_wait}
+    for op in body:
+        if is_pure(op) and not op.regions and not results.isdisjoint(op.inputs):
+            results.update(op.results)
+
+    def scales(load: Operation) -> bool:
+        values = {load.result}
+        for op in body:
+            if is_pure(op) and not op.regions and not values.isdisjoint(op.inputs):
+                if op.defn.elementwise and not results.isdisjoint(op.inputs):
+                    return True
+                if len(op.inputs) == 1:
+                    values.update(op.results)
+        return False
+
+    return [op for op in loads if results and _is_vector(op) and scales(op)]
+
+
+def _is_vector(load: Operation) -> bool:
+    """Return True for a load of one axis, whose operands an iteration does not compute."""
+    ready = all(x.owner is load.block or x.block is not load.block for x in load.inputs)
+    return ready and _is_tile(load.result) and sum(n > 1 for n in load.result.type.shape) <= 1
 
 
 def _dots(op: Operation) -> list[Operation]:
