@@ -156,11 +156,19 @@ def test_few_queries_of_many_keys(
 
 @pytest.mark.parametrize(
     ("programs", "keys", "block", "parts"),
-    [(32, 8192, 64, 8), (32, 8192, 128, 4), (1, 512, 64, 1), (1, 1024, 64, 2), (200, 8192, 64, 1)],
+    [
+        (32, 8192, 64, 8),
+        (32, 8192, 128, 4),
+        (1, 512, 64, 1),
+        (1, 1024, 64, 2),
+        (1, 1024, 32, 1),
+        (200, 8192, 64, 1),
+    ],
 )
 def test_parts(programs: int, keys: int, block: int, parts: int) -> None:
     """No more than run at once, and none of few keys; only where programs run at once."""
-    config, shape = {"BLOCK_M": 64, "BLOCK_N": block, "num_stages": 2}, (8, 64, keys, 128, 2)
+    config = {"BLOCK_M": 64, "BLOCK_N": block, "num_stages": 2}
+    shape = (8, 64 if block > 32 else 256, keys, 128, 2)
     assert parts_module.parts_of("nvptx", programs, shape, config) == parts
     assert parts_module.parts_of("interp", programs, shape, config) == 1
 

@@ -21,6 +21,7 @@ from tile.ops.core.tables import Configuration
 MULTIPROCESSORS = {"nvptx": 132}
 SHARED_BYTES = 227 << 10  # of a multiprocessor
 LEAST_KEYS = 512  # of a part: others take less time than its beginning and end, and adding up
+KEYS_OF_QUERY = 8  # at least: 1024 queries of as many keys take 26.6 us in two parts, else 17.3
 ROWS = 16  # of a program that adds up
 
 
@@ -37,8 +38,14 @@ def at_once(backend: str, shape: Shape, config: Configuration) -> int:
 
 
 def parts_of(backend: str, programs: int, shape: Shape, config: Configuration) -> int:
-    """Return into how many parts keys are split for so many programs without parts."""
-    return max(1, min(at_once(backend, shape, config) // programs, shape[2] // LEAST_KEYS))
+    """Return into how many parts keys are split for so many programs without parts.
+
+    That is one unless keys are many more than queries: each part writes and reads results of all.
+    """
+    _, queries, keys, *_ = shape
+    if keys < KEYS_OF_QUERY * queries:
+        return 1
+    return max(1, min(at_once(backend, shape, config) // programs, keys // LEAST_KEYS))
 
 
 def add_parts(

@@ -29,7 +29,7 @@ _WIDE = {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO}
 _FOUR = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2, "maxnreg": 128}
 _SHORT = {**_FOUR, "warp_specialize": False}  # four programs on a multiprocessor
 _ONE_LOOP = {"ONE_LOOP": True}
-_SHORTEST, _SHORTER, _FEW, _SOME, _MANY = 256, 512, 1024, 4096, 8192  # keys
+_LEAST, _SHORTEST, _SHORTER, _FEW, _SOME, _MANY = 128, 256, 512, 1024, 4096, 8192  # keys
 BY_DESCRIPTORS = Table(
     {(ANY, ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
@@ -40,7 +40,7 @@ BY_DESCRIPTORS = Table(
             (64, 2, 1, 0, _SOME): _LANES,
             (64, 2, 1, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
             (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
-            (128, 2, 0, 0, _SHORTEST): _SHORT,
+            (128, 2, 0, 0, _LEAST): _SHORT,
             (128, 2, 0, 0, _FEW): _WIDE,
             (128, 2, 0, 0, ANY): _LARGE,
             (128, 2, 1, 0, _SHORTEST): {**_SHORT, **_ONE_LOOP},
@@ -78,6 +78,7 @@ BY_SEVERAL_BLOCKS = Table(
         "nvptx": {
             (64, ANY, ANY, ANY, ANY): {},
             (128, 2, 0, 0, _SHORTER): {},
+            (128, 2, 0, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
             (128, 2, 1, 0, _FEW): {},
             (128, 2, 1, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
             (128, ANY, ANY, ANY, ANY): {},

@@ -5,9 +5,14 @@ from __future__ import annotations
 from tile.ops.core.tables import ANY, Table
 
 # With keys and values by descriptors, by the size of a head, the bytes of an element, whether
-# attention is causal, and the longest sequence: those of `attention`, not measured for sequences.
+# attention is causal, and the longest sequence. H200, bfloat16, 2026-11-30, sequences of 256, 512
+# and 1024 (docs/notes/ops.md); for longer ones those of `attention`, not measured for sequences.
 _SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
 _FOUR = {**_SMALL, "maxnreg": 128}  # programs on a multiprocessor
+_ONE_LOOP = {"ONE_LOOP": True}
+_LANES = {**_SMALL, "LANE_SUMS": True, "warp_specialize": False, **_ONE_LOOP}
+_WIDE = {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2, "maxnreg": 128}
+_SHORT = {**_FOUR, "BLOCK_N": 32, "warp_specialize": False}
 _LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
 _TWO = {**_LARGE, "maxnreg": 128, "LANE_SUMS": True}
 BY_DESCRIPTORS = Table(
@@ -15,8 +20,12 @@ BY_DESCRIPTORS = Table(
     {
         "nvptx": {
             (64, 2, 0, 1024): _FOUR,
+            (64, 2, 1, 1024): _LANES,
             (64, 2, 1, 2048): _FOUR,
             (64, 2, ANY, ANY): _TWO,
+            (128, 2, 0, 1024): {**_WIDE, **_ONE_LOOP},
+            (128, 2, 1, 512): {**_SHORT, **_ONE_LOOP},
+            (128, 2, 1, 1024): {**_WIDE, **_ONE_LOOP},
             (128, 2, ANY, ANY): _LARGE,
             (256, 2, ANY, ANY): {**_LARGE, "BLOCK_N": 64},
             (ANY, ANY, ANY, ANY): {**_SMALL, "BLOCK_N": 32},
