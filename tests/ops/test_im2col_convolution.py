@@ -75,17 +75,17 @@ def test_results(
     np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(*arguments))
 
 
+@pytest.mark.parametrize("columns", [32, 24])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_persistent_programs(
-    geometry: str, launched: list[str], monkeypatch: pytest.MonkeyPatch
+    geometry: str, columns: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two programs for all tiles, the last of which ends past the pixels and filters."""
     h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
-    table = Table({(ANY, ANY, ANY): {**TILES, "PERSISTENT": True}}, {})
-    monkeypatch.setattr(im2col_configuration, "PERSISTENT", table)
-    for module in (im2col_configuration, im2col_convolution):
-        monkeypatch.setattr(module, "PROGRAMS", 1 if module is im2col_configuration else 2)
-    x, filters, bias = integers(12, h, w, c), integers(f, r, s, c, seed=1), integers(f, seed=2)
+    config = {**TILES, "BLOCK_N": columns}
+    monkeypatch.setattr(im2col_configuration, "persistent_tiles", lambda _: config)
+    monkeypatch.setattr(im2col_configuration, "PROGRAMS", {"interp": 2})
+    x, filters, bias = integers(16, h, w, c), integers(f, r, s, c, seed=1), integers(f, seed=2)
     arguments = x, filters, bias, "relu", stride, padding, dilation
     grids: list[Any] = []
     ordinary = im2col_convolution.launch
@@ -99,6 +99,14 @@ def test_persistent_programs(
         result = tile.ops.conv2d(*arguments)
     assert launched == ["im2col_conv2d_kernel"] and grids == [(2, 1)]
     np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("count", "columns"),
+    [(24, 32), (64, 64), (80, 80), (128, 128), (192, 192), (256, 128), (320, 160), (384, 192)],
+)
+def test_tiles_have_equal_parts_of_the_filters(count: int, columns: int) -> None:
+    assert im2col_configuration.persistent_tiles(count)["BLOCK_N"] == columns
 
 
 @pytest.mark.parametrize("splits", [1, 2])

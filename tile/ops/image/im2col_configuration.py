@@ -16,7 +16,9 @@ from tile.ops.linear.configurations import PORTABLE, tiles
 from tile.ops.linear.few_tiles import dependent
 
 LEAST_CHANNELS = 32  # of an iteration
-PROGRAMS = 132  # persistent ones: as many as multiprocessors
+# Persistent programs, alone on a multiprocessor, by backend: as many as an H200 has.
+PROGRAMS = {"nvptx": 132}
+MOST_COLUMNS = 192  # filters of their tiles
 LEAST_FILTERS = 16  # of a tile, where groups have some
 
 
@@ -42,19 +44,6 @@ HALF = Table(
             (ANY, 64, ANY): rows(128, 64, 64, warps=8),
             (65536, 128, ANY): rows(128, 128, 64, stages=4),
             (ANY, ANY, ANY): rows(128, 128, 64),
-        }
-    },
-)
-# Persistent programs with producer warps, alone on a multiprocessor, for more tiles than twice as
-# many programs: fewer end together if two are co-resident. The result has rows. H200, 13 shapes,
-# 2026-11-29 (docs/notes/ops.md).
-PERSISTENT = Table(
-    {(ANY, ANY, ANY): {}},
-    {
-        "nvptx": {
-            (ANY, 32, ANY): {},
-            (ANY, 64, ANY): {**rows(128, 64, 64, warps=8, stages=8), "PERSISTENT": True},
-            (ANY, ANY, ANY): {**rows(128, 128, 64, warps=8, stages=5), "PERSISTENT": True},
         }
     },
 )
@@ -94,13 +83,33 @@ def stores_rows(conv: Convolution) -> bool:
 
 
 def _persistent(conv: Convolution) -> Configuration:
-    """Return the configuration of persistent programs; {} if one tile a program is as fast."""
-    pixels, count, inner = conv.sizes
-    config = PERSISTENT.select(conv.call.backend, pixels, count, inner)
-    if not config or conv.filters.shape[3] % config["BLOCK_K"]:
-        return {}
+    """Return the configuration of persistent programs; {} if one tile a program is as fast.
+
+    Of less than 7/4 tiles for each, fewer end together than of two programs on a multiprocessor. If
+    others would compute filters that there are not, 3/4 are enough. H200, float16, 28 shapes of
+    3 x 3, 2026-11-30 (docs/notes/ops.md).
+    """
+    pixels, count, _ = conv.sizes
+    programs = PROGRAMS.get(conv.call.backend, 0)
+    config = persistent_tiles(count)
     tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
-    return config if tiles > 2 * PROGRAMS else {}
+    quarters = 7 if count <= 64 or count % 128 == 0 else 3
+    if (
+        not programs
+        or conv.filters.shape[3] % config["BLOCK_K"]
+        or 4 * tiles <= quarters * programs
+    ):
+        return {}
+    return {**config, "PERSISTENT": programs}
+
+
+def persistent_tiles(count: int) -> dict[str, Any]:
+    """Return tiles of all filters, or of equal parts, and as many stages as fit."""
+    columns = 128
+    if count % 128 or count % MOST_COLUMNS == 0:
+        columns = -(-tile.cdiv(count, tile.cdiv(count, MOST_COLUMNS)) // 16) * 16
+    stages = 8 if columns <= 64 else 6 if columns < 128 else 5 if columns == 128 else 4
+    return rows(128, columns, 64, warps=8, stages=stages)
 
 
 def im2col_configuration(conv: Convolution, phases: int = 1) -> Configuration | None:

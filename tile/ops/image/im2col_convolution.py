@@ -15,10 +15,10 @@ import tile
 import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.image.convolution_matmul import Convolution
-from tile.ops.image.im2col_configuration import PROGRAMS, stores_rows
+from tile.ops.image.im2col_configuration import stores_rows
 from tile.ops.image.im2col_windows import upper_corner
 from tile.ops.image.pixels import finished, store_pixels
-from tile.ops.linear.matmul_tiles import tile_at
+from tile.ops.linear.matmul_tiles import column_parts, tile_at
 
 
 @tile.jit
@@ -73,14 +73,16 @@ def im2col_tile(
         UPPER,
         STEPS,
     )
+    # Blocks have powers of two of filters, of which the last ones may be those of other tiles.
+    COLUMNS: tl.constexpr = tile.next_power_of_2(BLOCK_N)
     row, down, right = filters_strides
     if DENSE:
         weights = tl.make_tensor_descriptor(
-            filters_ptr, [filters, row], [row, 1], [BLOCK_N, BLOCK_K]
+            filters_ptr, [filters, row], [row, 1], [COLUMNS, BLOCK_K]
         )
     else:
         weights = tl.make_tensor_descriptor(
-            filters_ptr, [CHANNELS, row], [row, 1], [BLOCK_K, BLOCK_N]
+            filters_ptr, [CHANNELS, row], [row, 1], [BLOCK_K, COLUMNS]
         )
     out_ptr += out_start
     start, end = 0, INNER
@@ -90,7 +92,7 @@ def im2col_tile(
         out_ptr += tl.program_id(1).to(tl.int64) * out_split
     first_pixel, first_filter = tile_row * BLOCK_M, tile_column * BLOCK_N
     first_channel = 0 if PER_GROUP is None else first_filter // PER_GROUP * CHANNELS
-    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    total = tl.zeros((BLOCK_M, COLUMNS), dtype=tl.float32)
     for k in range(start, end, BLOCK_K):
         r, s, channel = k // CHANNELS // S, k // CHANNELS % S, k % CHANNELS
         a = x.load([first_pixel, first_channel + channel], [r * APART[0], s * APART[1]])
@@ -101,18 +103,21 @@ def im2col_tile(
             b = weights.load([channel, at + first_filter])
         total = tl.dot(a, b, total, input_precision=PRECISION)
     pixel = first_pixel + tl.arange(0, BLOCK_M)[:, None]
-    column = first_filter + tl.arange(0, BLOCK_N)[None, :]
-    if STORED:
-        out = tl.make_tensor_descriptor(
-            out_ptr, [pixels, filters], [out_strides[2], 1], [BLOCK_M, BLOCK_N]
-        )
-        total = finished(total, bias_ptr, column, filters, ACTIVATION)
-        out.store([first_pixel, first_filter], total.to(out_ptr.dtype.element_ty))
-    else:
-        store_pixels(
-            *(total, bias_ptr, out_ptr, out_strides, (out_height, out_width, image_pixels)),
-            *(pixel, column, pixels, filters, ORDER, ACTIVATION),
-        )
+    totals = column_parts(total, BLOCK_N)
+    for i in tl.static_range(len(totals)):
+        column = first_filter + tl.arange(0, totals[i].shape[1])[None, :]
+        if STORED:
+            out = tl.make_tensor_descriptor(
+                out_ptr, [pixels, filters], [out_strides[2], 1], totals[i].shape
+            )
+            result = finished(totals[i], bias_ptr, column, filters, ACTIVATION)
+            out.store([first_pixel, first_filter], result.to(out_ptr.dtype.element_ty))
+        else:
+            store_pixels(
+                *(totals[i], bias_ptr, out_ptr, out_strides, (out_height, out_width, image_pixels)),
+                *(pixel, column, pixels, filters, ORDER, ACTIVATION),
+            )
+        first_filter += totals[i].shape[1]
 
 
 @tile.jit
@@ -179,13 +184,13 @@ def im2col_convolution(conv: Convolution, grid: tuple[int, int, int], **options:
     batches, p, q, _ = conv.out.shape
     count = conv.filters.shape[0]
     extents = (batches, *conv.x.shape[1:3], p, q, conv.x.shape[3], count * conv.groups, p * q)
-    tiles, persistent = grid[0] * grid[1], bool(options.pop("PERSISTENT", False))
-    launch(im2col_conv2d_kernel, (min(tiles, PROGRAMS) if persistent else tiles, grid[2]))(
+    tiles, programs = grid[0] * grid[1], options.pop("PERSISTENT", 0)
+    launch(im2col_conv2d_kernel, (min(tiles, programs or tiles), grid[2]))(
         *(*conv.arrays, *extents, conv.x.strides, *conv.starts[1:]),
         *((k if dense else c, down, right), conv.out.strides),
         tiles=tiles,
-        PERSISTENT=persistent,
-        STORED=persistent and stores_rows(conv),
+        PERSISTENT=programs > 0,
+        STORED=programs > 0 and grid[2] == 1 and stores_rows(conv),
         LOWER=conv.windows.first,
         UPPER=upper_corner(conv.windows, conv.x, conv.out),
         STEPS=(1, *conv.windows.step, 1),
