@@ -166,6 +166,7 @@ def products(size: int, count: int, each: int) -> Iterator[Problem]:
 def on_gpu() -> Iterator[Problem]:
     """Yield the problems of a GPU."""
     yield from orders(4096, 4096, 64)
+    yield from orders(1, 1_000_000, 64)
     yield from tables(50_000, 256, 65_536, 256)
     yield from scans(4096, 8192)
     yield from rowwise(4096, 8192)

@@ -20,9 +20,11 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import PART, parts_of, row_tile, rows_of
+from tile.ops.core.tables import Table
 
 NUMBERS = (*FLOATS, I32, I64)  # types of running sums, and others
 BLOCK = 2048  # elements of an iteration
+SHARED = Table({(): {}}, {"nvptx": {(): {"num_warps": 8, "launch_pdl": True}}})
 
 
 @tile.jit
@@ -81,8 +83,8 @@ def shared_cumsum_kernel(
     PARTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Store the running sums of a part of a row."""
-    part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    """Store the running sums of a part of a row, the last parts first: caches may have those."""
+    part, row = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1).to(tl.int64)
     lane = tl.arange(0, PARTS)
     sums = tl.load(sums_ptr + row * tl.num_programs(0) + lane, mask=lane < part, other=0)
     before = tl.sum(sums, axis=0)
@@ -125,13 +127,17 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
         kind = accumulator(source.dtype) if source.dtype in FLOATS else source.dtype
         sums = call.new((rows.count, parts), kind)
         launch(part_sums_kernel, (parts, rows.count))(
-            x, sums.value, rows.stride, rows.length, span, REVERSE=bool(reverse), BLOCK=PART
+            *(x, sums.value, rows.stride, rows.length, span),
+            REVERSE=bool(reverse),
+            BLOCK=PART,
+            **SHARED.select(call.backend),
         )
         launch(shared_cumsum_kernel, (parts, rows.count))(
             *(x, sums.value, result.value, rows.stride, y.stride, rows.length, span),
             REVERSE=bool(reverse),
             PARTS=tile.next_power_of_2(parts),
             BLOCK=PART,
+            **SHARED.select(call.backend),
         )
     elif result.size:
         shape = row_tile(call.backend, rows, BLOCK)

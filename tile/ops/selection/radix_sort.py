@@ -21,8 +21,11 @@ from tile.ops.core.row_tiles import WARPS
 from tile.ops.core.tables import Table
 from tile.ops.selection.radix_rows import BINS, BITS, digits_of
 
-SUMMED, COLUMNS = 1024, 8  # tiles, and digits, whose counts a program sums at a time
-TILES = Table({(): {"BLOCK": 2048}}, {"nvptx": {(): {"BLOCK": 4096, "num_warps": 8}}})
+SUMMED, COLUMNS = 4096, 2  # tiles, and digits, whose counts a program sums at a time
+TILES = Table(
+    {(): {"BLOCK": 2048, "launch_pdl": False}},
+    {"nvptx": {(): {"BLOCK": 4096, "num_warps": 8, "launch_pdl": True}}},
+)
 
 
 @tile.jit
@@ -126,6 +129,7 @@ def launch_radix_sort(
     counts = call.new((rows.count, parts, BINS.value), I32).value
     block = min(SUMMED, tile.next_power_of_2(parts))
     sums = {"ROWS": block, "COLUMNS": COLUMNS, **WARPS.select(call.backend, block * COLUMNS)}
+    sums["launch_pdl"] = tiles["launch_pdl"]
     kinds = dtype, I32
     moved = [[call.new((rows.count, rows.length), kind).value for kind in kinds] for _ in range(2)]
     source, index, stride, bits = x, indices, rows.stride, dtype.itemsize * 8
