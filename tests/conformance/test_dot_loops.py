@@ -198,7 +198,7 @@ def test_dots_of_operands_in_every_order(
 def test_dots_of_several_tiles_of_a_warpgroup(
     device: Device, kind: tuple[Scalar, Scalar, Scalar, str, int]
 ) -> None:
-    """What one tile reads from registers, the next iteration may write once all have read it."""
+    """The next iteration may write a tile read from registers once all tiles have read it."""
     M, N, depth = extents(device)
     multiply_in_every_order(device, kind, False, 2 * M, 2 * N, depth)
 

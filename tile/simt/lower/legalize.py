@@ -86,7 +86,7 @@ def _decode(x: Expression, encoding: Encoding) -> Expression:
     return (magnitude | ((code & SIGN) << 8)).view(F16)
 
 
-def rounds_once(op: Operation, direct: tuple[Scalar, ...]) -> bool:
+def is_direct(op: Operation, direct: tuple[Scalar, ...]) -> bool:
     """Return True for a cast that machines have.
 
     direct: the floats to which the target converts integers and f64 with one rounding.
@@ -172,7 +172,7 @@ def legalize(module: Module, *, target: SimtTarget = GENERIC) -> None:
         expand = EXPANSIONS.get(op.defn)
         if is_emulated(op):
             op.replace_by([expand_cast(Builder.before(op), op)])
-        elif op.defn is arith.cast and not rounds_once(op, target.ops.direct):
+        elif op.defn is arith.cast and not is_direct(op, target.ops.direct):
             op.replace_by([expand_rounding(Builder.before(op), op)])
         elif expand is not None and not target.ops.has(op.defn):
             op.replace_by([expand(Builder.before(op), op)])
