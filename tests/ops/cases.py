@@ -158,6 +158,11 @@ def int32(bound: int, shape: tuple[int, ...], *more: Any) -> Callable[[Random], 
     return lambda random: ((random.integers(-bound, bound, *shape, dtype=np.int32), *more), {})
 
 
+def equal_elements(length: int, k: int) -> Callable[[Random], Arguments]:
+    """Return the maker of a row of small integers, and k."""
+    return lambda random: ((random.integers(-50, 50, 1, length).astype(random.dtype), k), {})
+
+
 def infinite(random: Random) -> Arguments:
     return (infinite_rows(random, 16999),), {}
 
@@ -899,8 +904,11 @@ def selection() -> Iterator[Case]:
     yield Case("topk", "very long, many", greatest(17000, 1100), ("float32",), ulps=0)
     yield Case("topk", "int64", extreme_integers(np.int64, (3, 1000), 7), ("float32",))
     yield Case("topk", "float64", greatest(130, 5), ("float64",), ulps=0)
+    yield Case("topk", "almost all of a part", greatest(2055, 1010), ("float32",), ulps=0)
+    yield Case("topk", "one of several parts", greatest(20011, 1), NARROW, ulps=0)
     yield Case("topk", "several passes", greatest(40000, 700), NARROW, ulps=0)
     yield Case("topk", "wide", greatest(70000, 3), ("float16",), ulps=0)
+    yield Case("topk", "wide, equal", equal_elements(70000, 700), ("float16", "bfloat16"), ulps=0)
     yield Case("topk", "integers", int32(2**31, (2, 3000), 9), ("float32",))
     for op, arguments in (("topk", (2,)), ("sort", ())):
         yield Case(op, "short", normal((801, 3), more=arguments), NARROW, ulps=0, everywhere=True)

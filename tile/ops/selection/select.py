@@ -23,6 +23,9 @@ from tile.ops.selection.radix_rows import BINS, BITS
 
 MOST = 1024  # elements that are selected of a row
 LEAST_BLOCK, MOST_BLOCK = 2048, 16384  # elements of a program
+VECTOR = tl.constexpr(8)  # elements that a part begins at a multiple of
+FEW = 8  # elements that are taken one after the other
+FEW_BLOCK = 4096  # elements of such a program
 
 
 @tile.jit
@@ -72,6 +75,13 @@ def bound_of(keys, k, index_bits, NARROW: tl.constexpr):
 
 
 @tile.jit
+def start_of(part, length, parts):
+    """Return the first element of a part: they have about as many vectors, and so k elements."""
+    vectors = tl.cdiv(length, VECTOR)
+    return (part * (vectors // parts) + min(part, vectors % parts)) * VECTOR
+
+
+@tile.jit
 def select_kernel(
     x_ptr,
     keys_ptr,
@@ -81,25 +91,35 @@ def select_kernel(
     k,
     index_bits,
     FIRST: tl.constexpr,
+    FEW: tl.constexpr,
     NARROW: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Store the keys of the k greatest elements of a part of a row; x is keys unless FIRST."""
-    program = tl.program_id(0).to(tl.int64)
-    row, part = program // parts, program % parts
-    # Lengths of parts differ by at most 1, so that all have k elements or more.
-    start, end = part * length // parts, (part + 1) * length // parts
-    column = (start + tl.arange(0, BLOCK)).to(tl.int32)
+    """Store the keys of the k greatest elements of a part of a row; x is keys unless FIRST.
+
+    FEW: take one after the other, which is faster for small k.
+    """
+    program = tl.program_id(0)
+    row, part = (program // parts).to(tl.int64), program % parts
+    start, end = start_of(part, length, parts), min(length, start_of(part + 1, length, parts))
+    column = start + tl.arange(0, BLOCK)
     inside = column < end
+    GREATEST: tl.constexpr = 0x7FFFFFFF if NARROW else 0x7FFFFFFFFFFFFFFF
     if FIRST:
         x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
         keys = sort_keys(x, column, inside, True, NARROW)
     else:
-        GREATEST: tl.constexpr = 0x7FFFFFFF if NARROW else 0x7FFFFFFFFFFFFFFF
         keys = tl.load(x_ptr + row * stride + column, mask=inside, other=GREATEST)
-    selected = keys < bound_of(keys, k, index_bits, NARROW)
-    place = tl.cumsum(selected.to(tl.int32), axis=0) - 1
-    tl.store(keys_ptr + program * k + place, keys, mask=selected)
+    keys_ptr += program.to(tl.int64) * k
+    if FEW:
+        for rank in range(k):
+            least = tl.min(keys, axis=0)
+            tl.store(keys_ptr + rank, least)
+            keys = tl.where(keys == least, GREATEST, keys)
+    else:
+        selected = keys < bound_of(keys, k, index_bits, NARROW)
+        place = tl.cumsum(selected.to(tl.int32), axis=0) - 1
+        tl.store(keys_ptr + place, keys, mask=selected)
 
 
 @tile.jit
@@ -130,10 +150,10 @@ def launch_select(
     call: Call, x: Any, values: Any, indices: Any, rows: Rows, k: int, narrow: bool
 ) -> None:
     """Write the k greatest elements of each row in descending order, and their indices."""
-    least = max(LEAST_BLOCK, 2 * tile.next_power_of_2(k))
+    least = max(LEAST_BLOCK, 2 * tile.next_power_of_2(k + 2 * VECTOR.value))
     source, stride, length, first = x, rows.stride, rows.length, True
     while first or length > k:
-        block = min(MOST_BLOCK, tile.next_power_of_2(length))
+        block = min(FEW_BLOCK if k <= FEW else MOST_BLOCK, tile.next_power_of_2(length))
         while block > least and rows.count * tile.cdiv(length, block) < PROGRAMS and first:
             block //= 2
         parts = tile.cdiv(length, block)
@@ -141,6 +161,7 @@ def launch_select(
         launch(select_kernel, (rows.count * parts,))(
             *(source, keys, stride, length, parts, k, (rows.length - 1).bit_length()),
             FIRST=first,
+            FEW=k <= FEW,
             NARROW=narrow,
             BLOCK=block,
             **WARPS.select(call.backend, block),
