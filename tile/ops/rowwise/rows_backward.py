@@ -16,8 +16,16 @@ from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.row_vectors import vector_of, vectors_of
 from tile.ops.core.tables import ANY, Table
 
-# By the length of a row, at most: elements of an iteration. H200, 16 bits, 2026-11-30.
-BLOCKS = Table({(32768,): {"BLOCK": 8192}, (ANY,): {"BLOCK": 16384}}, {})
+# By the length of a row and the bytes of an element, at most: elements of an iteration. H200,
+# 2026-11-30.
+BLOCKS = Table(
+    {
+        (16384, ANY): {"BLOCK": 8192},
+        (ANY, 2): {"BLOCK": 16384},
+        (ANY, ANY): {"BLOCK": 8192},
+    },
+    {},
+)
 
 
 @tile.jit
@@ -97,7 +105,7 @@ def rows_backward(op: str, dy: Any, y: Any, out: Any, term: Any, gradient: Any) 
     rows = grads.rows()
     strides = rows.stride, results.rows().stride, result.rows().stride
     if result.size:
-        block = int(BLOCKS.select(call.backend, rows.length)["BLOCK"])
+        block = int(BLOCKS.select(call.backend, rows.length, grads.dtype.itemsize)["BLOCK"])
         shape = row_tile(call.backend, rows, block)
         kernel: Any = rows_backward_kernel
         if rows.length > block:
