@@ -231,6 +231,7 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
         INNER=inner,
         BLOCK=block,
         num_warps=max(1, outer * inner * block // (32 * THREAD)),
+        launch_pdl=True,
     )
     if parts > 1:
         launch(merge_parts_kernel, (tile.cdiv(count, STATISTICS),))(
@@ -238,6 +239,7 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
             *(parts, count, total),
             PARTS=min(MERGED, tile.next_power_of_2(parts)),
             BLOCK=STATISTICS,
+            launch_pdl=True,
         )
     return mean, variance
 
@@ -252,5 +254,6 @@ def merge_positions(
         *(means.value, variances.value, mean.value, variance.value, length),
         BLOCK=tile.next_power_of_2(length),
         num_warps=1,
+        launch_pdl=True,
     )
     return mean, variance

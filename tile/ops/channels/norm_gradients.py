@@ -92,6 +92,7 @@ def normalization_gradients(
             ACROSS=added.channels_last and groups is None,
             ITEMS=items,
             BLOCK=block,
+            launch_pdl=True,
         )
     same = groups is None and weights.dtype == kind
     if groups is None and channels:
@@ -139,4 +140,5 @@ def channel_totals(sums: Operand, by_normal: Operand, first: Operand, second: Op
             *(sums.value, by_normal.value, first.value, second.value, parts, count // channels),
             BLOCK=tile.next_power_of_2(count // channels),
             num_warps=1,
+            launch_pdl=True,
         )

@@ -167,6 +167,7 @@ def group_means(
         *(sums.value, by_normal.value, weight, first.value, second.value),
         *(groups, per_group, total),
         BLOCK=min(ELEMENTS, tile.next_power_of_2(per_group)),
+        launch_pdl=True,
     )
     return first, second
 
@@ -209,4 +210,5 @@ def normalize(
         EPS=eps,
         ITEMS=items,
         BLOCK=block,
+        launch_pdl=True,
     )

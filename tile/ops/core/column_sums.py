@@ -71,4 +71,5 @@ def column_sums(
         *(parts.value, out.value, *second, rows, columns, divisor),
         ROWS=min(BLOCK // width, tile.next_power_of_2(rows)),
         COLUMNS=width,
+        launch_pdl=True,
     )

@@ -213,6 +213,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
             IGNORED=ignore_index,
             PARTS=tile.next_power_of_2(parts),
             num_warps=1,
+            launch_pdl=True,
         )
     elif rows.count:
         kernel: Any = cross_entropy_kernel
@@ -224,6 +225,7 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
             *(x, target, loss.value, rows.stride, rows.count, rows.length),
             IGNORED=ignore_index,
             **shape,
+            launch_pdl=True,
         )
     return loss.value
 
@@ -252,6 +254,7 @@ def cross_entropy_backward(
             *(*strides, rows.count, rows.length),
             IGNORED=ignore_index,
             **shape,
+            launch_pdl=True,
         )
     return result.value
 

@@ -141,7 +141,9 @@ def few_rows_backward(
     parts = tile.cdiv(rows.length, part)
     partial = call.new((rows.count, parts, 2), kind).value
     launch(row_parts_kernel, (parts, rows.count))(
-        *(*arrays, partial, dy_stride, rows.stride, rows.length), BLOCK=part
+        *(*arrays, partial, dy_stride, rows.stride, rows.length),
+        BLOCK=part,
+        launch_pdl=True,
     )
     block = max(COLUMNS, tile.next_power_of_2(tile.cdiv(rows.length, PROGRAMS)))
     block = min(block, ELEMENTS)
@@ -151,4 +153,5 @@ def few_rows_backward(
         PARTS=tile.next_power_of_2(parts),
         ROWS=min(ELEMENTS // block, tile.next_power_of_2(rows.count)),
         BLOCK=block,
+        launch_pdl=True,
     )

@@ -123,6 +123,7 @@ def row_norm(
             CENTERED=centered,
             EPS=eps,
             **shape,
+            launch_pdl=True,
         )
     more = tuple(each.value for each in (mean, rstd) if each is not None)
     return (result.value, *more) if statistics else result.value

@@ -151,6 +151,7 @@ def row_norm_backward(
             EPS=eps,
             PREFETCHED=prefetched,
             **tiles,
+            launch_pdl=True,
         )
     if length:
         column_sums(*itertools.chain.from_iterable(zip(parts, sums, strict=True)))

@@ -219,6 +219,7 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
             PARTS=tile.next_power_of_2(parts),
             BLOCK=PART,
             num_warps=PART_WARPS,
+            launch_pdl=True,
         )
     return result.value
 
@@ -231,5 +232,6 @@ def part_sums(call: Call, x: Any, rows: Rows, parts: int, span: int) -> tuple[Op
         *(x, most.value, total.value, rows.stride, rows.length, span),
         BLOCK=PART,
         num_warps=PART_WARPS,
+        launch_pdl=True,
     )
     return most, total

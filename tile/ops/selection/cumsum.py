@@ -144,6 +144,7 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
         launch(cumsum_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
             *(x, result.value, rows.stride, y.stride, rows.count, rows.length),
             REVERSE=bool(reverse),
+            launch_pdl=True,
             **shape,
         )
     return result.value

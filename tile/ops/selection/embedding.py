@@ -64,6 +64,7 @@ def embedding(indices: Any, weight: Any, *, out: Any = None) -> Any:
             *(weight, indices, result.value, rows.stride, wanted.size, rows.count, rows.length),
             ROWS=count,
             BLOCK=block,
+            launch_pdl=True,
         )
     return result.value
 
