@@ -36,8 +36,7 @@ BY_DESCRIPTORS = Table(
         "nvptx": {
             (64, 2, 0, 0, _FEW): {**_SMALL, "warp_specialize": False},
             (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
-            (64, 2, 1, 0, _FEW): {**_LANES, **_ONE_LOOP},
-            (64, 2, 1, 0, _SOME): _LANES,
+            (64, 2, 1, 0, _SOME): {**_LANES, **_ONE_LOOP},
             (64, 2, 1, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
             (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
             (128, 2, 0, 0, _LEAST): _SHORT,

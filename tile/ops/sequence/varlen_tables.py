@@ -10,7 +10,7 @@ from tile.ops.core.tables import ANY, Table
 _SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
 _FOUR = {**_SMALL, "maxnreg": 128}  # programs on a multiprocessor
 _ONE_LOOP = {"ONE_LOOP": True}
-_LANES = {**_SMALL, "LANE_SUMS": True, "warp_specialize": False, **_ONE_LOOP}
+_LANES = {**_SMALL, "LANE_SUMS": True, "warp_specialize": False}
 _WIDE = {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 2, "maxnreg": 128}
 _SHORT = {**_FOUR, "BLOCK_N": 32, "warp_specialize": False}
 _LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
@@ -19,8 +19,8 @@ BY_DESCRIPTORS = Table(
     {(ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, 2, 0, 1024): _FOUR,
-            (64, 2, 1, 1024): _LANES,
+            (64, 2, 0, 1024): _LANES,
+            (64, 2, 1, 1024): {**_LANES, **_ONE_LOOP},
             (64, 2, 1, 2048): _FOUR,
             (64, 2, ANY, ANY): _TWO,
             (128, 2, 0, 1024): {**_WIDE, **_ONE_LOOP},
