@@ -176,20 +176,18 @@ def _enough_programs(module: Module, threads: int, target: SimtTarget) -> int | 
             loads.setdefault(loop, []).append(op)
     if not loads:
         return None
-    live = liveness(module.kernel)
+    live, tuning = liveness(module.kernel), target.tuning
     size = threads * min(sum(map(_loaded_bytes, ops)) for ops in loads.values())
-    enough = max(2, -(-target.tuning.enough_loaded_bytes // size))
+    enough = max(2, -(-tuning.enough_loaded_bytes // size))
     tiles = max(1, *(_live_registers(live, live.end(ops[-1])) for ops in loads.values()))
     each = target.register_file // threads  # registers of a thread of all programs
     # A second program is worth a few spills: ptxas with all registers of two gains by itself.
-    fitting = max(each // (tiles + _OTHER_REGISTERS), min(2, each // tiles))
+    fitting = max(each // (tiles + tuning.least_other_registers), min(2, each // tiles))
     is_fewer = enough * threads * _LEAST_REGISTERS < target.register_file
     return min(enough, fitting) if is_fewer and fitting > 1 else None
 
 
 _LEAST_REGISTERS = 32  # of a thread, if as many are resident as a multiprocessor has
-# Of a thread besides tiles, at least: ptxas (13.0) gives it 80 and 101 for tiles of 64 and 80.
-_OTHER_REGISTERS = 16
 
 
 def _loaded_bytes(load: Operation) -> int:
