@@ -86,19 +86,15 @@ def _persistent(conv: Convolution) -> Configuration:
     """Return the configuration of persistent programs; {} if one tile a program is as fast.
 
     Of less than 7/4 tiles for each, fewer end together than of two programs on a multiprocessor. If
-    others would compute filters that there are not, 3/4 are enough. H200, float16, 28 shapes of
+    others would compute filters that there are not, 2/3 are enough. H200, float16, 38 shapes of
     3 x 3, 2026-11-30 (docs/notes/ops.md).
     """
     pixels, count, _ = conv.sizes
     programs = PROGRAMS.get(conv.call.backend, 0)
     config = persistent_tiles(count)
     tiles = tile.cdiv(pixels, config["BLOCK_M"]) * tile.cdiv(count, config["BLOCK_N"])
-    quarters = 7 if count <= 64 or count % 128 == 0 else 3
-    if (
-        not programs
-        or conv.filters.shape[3] % config["BLOCK_K"]
-        or 4 * tiles <= quarters * programs
-    ):
+    least = programs * (7 / 4 if count <= 64 or count % 128 == 0 else 2 / 3)
+    if not programs or tiles <= least or conv.filters.shape[3] % config["BLOCK_K"]:
         return {}
     return {**config, "PERSISTENT": programs}
 
