@@ -160,7 +160,7 @@ def test_programs_of_large_results_of_short_matmuls_are_persistent(k: int) -> No
         ((128, 5120, 5120), (128, 40), False),
         ((256, 5120, 5120), (128, 80), False),
         ((256, 8192, 8192), (128, 128), False),
-        ((192, 8192, 8192), (64, 192), False),  # 256 rows would be too many
+        ((192, 8192, 8192), (64, 192), True),  # 256 rows would be too many
         ((1024, 1280, 1280), (128, 80), False),
         ((1024, 768, 768), (64, 96), False),
         ((1536, 1152, 1152), (128, 128), False),  # 132 tiles of 128 x 112 are hardly faster
@@ -175,6 +175,13 @@ def test_columns_of_tiles_fill_the_multiprocessors(
     assert (few.config["BLOCK_M"], few.config["BLOCK_N"]) == edges and few.swapped == swapped
     rows = cast(FewTiles, chosen(a, b))
     assert rows.config["BLOCK_N"] % 64 == 0 or rows.swapped
+
+
+def test_long_inner_axes_are_shared_by_programs() -> None:
+    a, b = operands(768, 768, 8192)
+    assert cast(FewTiles, chosen(np.asfortranarray(a), b)).config["BLOCK_M"] == 128
+    a, b = operands(768, 768, 4096)
+    assert cast(FewTiles, chosen(np.asfortranarray(a), b)).config["BLOCK_M"] == 64
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,9 @@ TALL, TALL_TIME, TALL_COLUMNS, TALL_INNER = 256, 0.97, 200, 2048
 STAGES_BYTES, MOST_STAGES = 218 * 1024, 6
 # Clusters: two programs load columns of such multiples in parts; the time of strips with unused
 # columns, for which memory lacks a stage; the columns that take as long as loading a row.
+# Single tiles of a long inner axis whose columns are parts of strips have clusters, too: 3072 x 768
+# x 8192, both row-major along the result, takes 58.7 us with 128 x 160, 66.4 without.
+LONG_INNER = 4096
 SHARED_COLUMNS, CLUSTER_PARTS, LOADED = 16, 1.15, 115
 
 
@@ -107,7 +110,10 @@ def balanced_tiles(backend: str, shape: Shape) -> Balanced | None:
 def _config(shape: Shape, choice: _Tile, *, single: bool) -> dict[str, Any]:
     """Return the configuration of a tile, which is the only one of its program if `single`."""
     rows, columns, _ = choice
-    clusters = {"num_ctas": 2, "warp_specialize": True} if shape.within_sectors else {}
+    clusters = {"num_ctas": 2, "warp_specialize": True}
+    long_strips = single and not choice.is_whole(shape) and shape.k >= LONG_INNER
+    if not (shape.within_sectors or long_strips):
+        clusters = {}
     if not single:
         config = tiles(rows, columns, INNER, 8, 6 if columns == ROWS else 4)
         return {**config, "persistent": True, "warp_specialize": True, **clusters}

@@ -83,9 +83,11 @@ FEW = Table(
     {(ANY, ANY, ANY, ANY): {}},
     {
         "nvptx": {
+            (64, 64, ANY, 64): dependent(64, 64, 64, stages=2),
             (64, ANY, ANY, 255): {},
             (ANY, 32, ANY, 255): {},
             (ANY, 64, 264, 255): {},
+            (128, 64, ANY, 128): dependent(64, 64, 64, stages=2),
             (ANY, 64, ANY, 128): dependent(128, 64, 64, stages=2),
             (ANY, 64, ANY, 255): {},
             (ANY, ANY, 132, 255): dependent(64, 64, 64),
@@ -116,6 +118,9 @@ FEW = Table(
             },
             (ANY, ANY, 132, 4096): dependent(64, 64, 128, stages=6),
             (ANY, ANY, 132, ANY): dependent(128, 128, 64, warps=8, stages=6),
+            # In three splits: 768 x 768 x 8192 takes 18.9 us, 22.5 without.
+            (ANY, ANY, 176, 6143): dependent(64, 128, 64, stages=8),
+            (ANY, ANY, 176, ANY): dependent(128, 128, 64, warps=8, stages=6),
             (ANY, ANY, 264, ANY): dependent(64, 128, 64, stages=8),
             (ANY, ANY, 528, ANY): dependent(128, 128, 64, stages=6),
             (ANY, ANY, ANY, 384): _SHORT,
@@ -146,15 +151,16 @@ SHORT = Table(
         }
     },
 )
-# Persistent programs are chosen for this time, compared with that of single tiles: 256 x 32000 x
-# 4096 takes 97.8 us with them, 100.6 without.
-MORE_WIDE = 1.01
+# The time for which balanced tiles are chosen, compared with wide ones, and persistent ones: 256 x
+# 32000 x 4096 takes 97.8 us with them, 100.6 without.
+MORE = (0.95, 1.01)
 # By rows and columns, tiles of operands whose rows begin within sectors of the L2 cache: programs
 # of a cluster load columns once. 1000 cubed takes 7.9 us, 9.2 without, 2000 x 1000 x 3000 25.3 and
 # 31.3 (H200, float16, 2026-11-29).
 CLUSTERED = {
     (64, 128): dependent(64, 128, 128, stages=4) | {"num_ctas": 2, "warp_specialize": True},
-    (128, 128): dependent(128, 128, 64, 8, 6) | {"num_ctas": 2, "warp_specialize": True},
+    (128, 128): dependent(128, 128, 64, 8, 6)
+    | {"GROUP": 1, "num_ctas": 2, "warp_specialize": True},
 }
 LEAST_CLUSTERED = 512  # elements of the inner axis
 
@@ -186,8 +192,8 @@ def few_tiles(
         return filling
     balanced = balanced_tiles(backend, shape)
     wide = wide_tiles(backend, m, n, k) if batches == 1 else None
-    if wide and not (balanced and balanced.is_persistent and balanced.cost < MORE_WIDE * wide.cost):
-        return FewTiles(wide.config, swapped=False)
+    if wide and not (balanced and balanced.cost < wide.cost * MORE[balanced.is_persistent]):
+        return FewTiles(wide.config, swapped=wide.swapped)
     if not wide:
         config = SHORT.select(backend, -min(m, n), -count, k) or FEW.select(backend, m, n, count, k)
     if config and shape.within_sectors:

@@ -14,6 +14,9 @@ from tile.ops.linear.configurations import PROGRAMS, tiles
 from tile.ops.linear.shapes import FewTiles, Shape
 
 LEAST_INNER = 512  # elements of the inner axis
+MOST_INNER = (
+    4095  # of results of several tiles of rows: 768 x 768 x 8192 takes 26.8 us with 64 x 72
+)
 STEP, STRIP, MOST_COLUMNS = 8, 64, 256  # columns
 # Results of one or two tiles of rows: the least and most rows, those of a tile, and the columns
 # that are faster than those of the tables (bfloat16, H200, 2026-11-30): 64 x 5120 x 5120 takes
@@ -52,6 +55,8 @@ def filling_tiles(backend: str, shape: Shape) -> FewTiles | None:
     programs = PROGRAMS[backend]
     if batches == 1 and m <= LOW[-1][1]:
         return _low(shape, programs)
+    if k > MOST_INNER:
+        return None
     count = batches * tile.cdiv(m, 64) * tile.cdiv(n, 64)
     usual = next((_Tile(*edges) for most, edges in TABLES if count <= most), _Tile(0, 0))
     choices = _choices(shape, programs)
