@@ -58,8 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
     checks = config.getoption(OPTION)
     if checks is None:
         return
+    from tile.checks import parse_checks
     from tile.config import Config
-    from tile.faults import parse_checks
     from tile.tools.pytest_summary import CheckSummary
 
     try:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from tile.checks import ALWAYS, parse_checks
 from tile.errors import ArgumentTypeError, ArgumentValueError
-from tile.faults import ALWAYS, parse_checks
 from tile.setting_texts import flag, names, number_of_bytes, one_of, order, positive
 from tile.triton_variables import VARIABLES, TritonVariable, first_set
 

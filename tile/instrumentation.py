@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tile.faults import FaultLog, LaunchKey
-
 if TYPE_CHECKING:
+    from tile.checks import LaunchKey
+    from tile.faults import FaultLog
     from tile.trace_data import TraceData
 
 T = TypeVar("T")

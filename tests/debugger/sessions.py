@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from tile.checks import ALL, Checks
 from tile.debugger.commands import Debugger
-from tile.faults import ALL, Checks
 from tile.tools.debug import Program, debug
 
 HEAD = """\

@@ -8,7 +8,7 @@ import pytest
 
 from tests.debugger.programs import CALLS, FAULT, WHILE
 from tests.debugger.sessions import session
-from tile.faults import ALWAYS
+from tile.checks import ALWAYS
 
 
 def test_programs_stand_still_at_a_fault(tmp_path: Path) -> None:

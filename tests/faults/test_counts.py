@@ -11,8 +11,9 @@ import pytest
 import tile
 import tile.language as tl
 from tests.faults.table import CASES
+from tile.checks import Check
 from tile.config import config
-from tile.faults import MAX_FAULTS, Check
+from tile.faults import MAX_FAULTS
 
 CHUNKS = (1, 1 << 7, 1 << 9, 1 << 11, 1 << 13, 1 << 21)
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.faults.planted import ERRORS
 from tests.faults.table import CASES, rows
+from tile.checks import Check
 from tile.config import config
-from tile.faults import Check
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,7 +11,8 @@ from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, interpret
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.sanitizer.launch import CheckedLaunch, translate_checked
-from tile.faults import ALL, Check, Checks, FaultLog
+from tile.checks import ALL, Check, Checks
+from tile.faults import FaultLog
 from tile.ir.builder import Builder
 from tile.ir.module import Module
 from tile.ir.ops import arith, memory

@@ -12,10 +12,10 @@ import pytest
 import tile
 from docs.faulty_program import collect_faults
 from tests.faults.table import CASES
+from tile.checks import Check
 from tile.diagnostics.pages.fault_page import MAX_SECTIONS, faults_page
 from tile.diagnostics.sanitize import Report
 from tile.errors import ArgumentValueError
-from tile.faults import Check
 
 
 @pytest.fixture(scope="module")

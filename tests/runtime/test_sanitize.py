@@ -9,6 +9,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tile.checks import ALL, ALWAYS, Check, parse_checks
 from tile.config import config
 from tile.errors import (
     ArgumentError,
@@ -18,7 +19,7 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import ALL, ALWAYS, MAX_FAULTS, Check, parse_checks
+from tile.faults import MAX_FAULTS
 
 
 @tile.jit

@@ -13,7 +13,7 @@ import pytest
 
 import pytest_tile
 from tests.sampling import is_nightly
-from tile.faults import Check
+from tile.checks import Check
 
 TESTS = """\
 import numpy as np

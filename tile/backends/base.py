@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tile._lazy import lazy_import
+from tile.checks import NONE, Checks, format_checks, parse_checks
 from tile.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     DeviceAssertionError,
     UnsupportedError,
 )
-from tile.faults import NONE, Checks, format_checks, parse_checks
 from tile.ir.types import Precision, is_power_of_two
 from tile.location import Loc
 from tile.short_repr import short_repr

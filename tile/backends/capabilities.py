@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from tile.backends.base import Artifact, Grid, LaunchArgument, Target
-from tile.faults import NONE, Checks
+from tile.checks import NONE, Checks
 from tile.ir.types import Pointer, Scalar
 
 if TYPE_CHECKING:  # imported lazily: a process whose kernels are cached on disk needs none of it

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tile.checks import ALL, NONE, Checks, LaunchKey
 from tile.config import Config, Origin, config
 from tile.diagnostics.array_differences import Difference, Outputs, copies, differences
 from tile.errors import TileError
-from tile.faults import ALL, NONE, Checks, FaultGroup, FaultLog, LaunchKey
+from tile.faults import FaultGroup, FaultLog
 from tile.instrumentation import active_report, coverage_reports
 from tile.location import Loc, describe
 from tile.runtime.arguments.snapshot import Snapshot

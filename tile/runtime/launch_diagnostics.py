@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from tile.backends.base import Artifact, Backend, Target, unsupported_checks_error
 from tile.backends.capabilities import Diagnosing, Diagnostics
+from tile.checks import ALWAYS, NONE, Checks, LaunchKey, format_checks
 from tile.config import Config, Origin, config
 from tile.errors import ExecutionError, UnsupportedError
-from tile.faults import ALWAYS, NONE, Checks, LaunchKey, format_checks
 from tile.instrumentation import active_report, active_trace, count_launch, coverage_reports
 from tile.tracebacks import warn
 

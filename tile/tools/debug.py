@@ -32,6 +32,7 @@ from typing import Any
 
 from tile.backends.base import requested_checks
 from tile.backends.interp.stepping import watcher
+from tile.checks import ALL, ALWAYS, Checks
 from tile.config import config
 from tile.debugger.commands import Debugger
 from tile.debugger.commands.command_base import QuitError
@@ -39,7 +40,6 @@ from tile.debugger.commands.running import RestartError
 from tile.debugger.frames import HostFrame, failed_frames
 from tile.debugger.session import RUN
 from tile.errors import ArgumentValueError
-from tile.faults import ALL, ALWAYS, Checks
 from tile.runtime.target_selection import interpreted
 from tile.tools.command import run_program
 

@@ -20,9 +20,9 @@ import tile.language as tl
 from tile.backends.base import footprint
 from tile.backends.interp.view_bytes import Axis, ViewBytes, _search
 from tile.backends.interp.virtual_memory import lazy_zeros
+from tile.checks import ALL
 from tile.config import config
 from tile.errors import ArgumentValueError, OutOfBoundsError
-from tile.faults import ALL
 
 SIZES = (1, 2, 4, 8)
 

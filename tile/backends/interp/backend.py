@@ -28,8 +28,8 @@ from tile.backends.interp.repeated import RULES as REPEATED_RULES
 from tile.backends.interp.rules import RULES as BASE_RULES
 from tile.backends.interp.translate import translate
 from tile.backends.interp.tuning import TUNING
+from tile.checks import ALL, ALWAYS, Checks
 from tile.config import config
-from tile.faults import ALL, ALWAYS, Checks
 from tile.instrumentation import active_report, active_trace
 from tile.ir.debug_info import DebugSteps
 from tile.ir.module import Module

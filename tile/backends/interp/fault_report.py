@@ -12,6 +12,7 @@ from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import DetectedFaultError, FaultError
+from tile.checks import Check
 from tile.errors import (
     BrokenAssumptionError,
     DataRaceError,
@@ -21,7 +22,7 @@ from tile.errors import (
     OutOfBoundsError,
     UndefinedValueError,
 )
-from tile.faults import Check, Fault, FaultAddress, FaultLog
+from tile.faults import Fault, FaultAddress, FaultLog
 from tile.heatmap import ArrayView
 from tile.ir.core import Operation
 from tile.ir.descriptor_type import Descriptor

@@ -23,8 +23,9 @@ from tile.backends.interp.program_batch import Join, LaunchContext, ProgramBatch
 from tile.backends.interp.spin_loops import Wait
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.virtual_memory import DetectedFaultError
+from tile.checks import Check
 from tile.errors import TileError
-from tile.faults import Check, Fault
+from tile.faults import Fault
 from tile.heatmap import program_fault_extent
 
 

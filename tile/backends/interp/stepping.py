@@ -28,9 +28,10 @@ from tile.backends.interp.sanitizer.propagation import undefined_variable
 from tile.backends.interp.scheduler import BatchExecutor, Scheduler
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array
+from tile.checks import Check, Checks
 from tile.config import config
 from tile.errors import DeadlockError, TileError
-from tile.faults import Check, Checks, FaultLog
+from tile.faults import FaultLog
 from tile.instrumentation import Scoped, active_report
 from tile.ir.core import Block, Operation
 from tile.ir.module import Module

@@ -23,7 +23,7 @@ from tile.backends.interp.sanitizer.poison import (
 )
 from tile.backends.interp.sanitizer.propagation import BITWISE, propagates_wrapping, rule_of
 from tile.backends.interp.values import array_of, full
-from tile.faults import Check
+from tile.checks import Check
 from tile.ir import semantics
 from tile.ir.builder import create
 from tile.ir.core import Block, Operation

@@ -29,7 +29,8 @@ from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMa
 from tile.backends.interp.tuning import TUNING
 from tile.backends.interp.values import Array, RunValue, array_of
 from tile.backends.interp.virtual_memory import FaultError
-from tile.faults import Check, Fault, FaultAddress
+from tile.checks import Check
+from tile.faults import Fault, FaultAddress
 from tile.heatmap import MARGIN, ArrayHeatmap, FaultExtent, fault_extent
 from tile.ir.core import Operation
 from tile.ir.ops.memory import pointee

@@ -47,7 +47,8 @@ from tile.backends.interp.sanitizer.shadow_memory import (
 )
 from tile.backends.interp.translate import Rules, Translator, translate
 from tile.backends.interp.values import RegisterValue, array_of
-from tile.faults import Check, Checks, Fault, FaultLog
+from tile.checks import Check, Checks
+from tile.faults import Fault, FaultLog
 from tile.ir.core import Operation
 from tile.ir.effects import effects
 from tile.ir.module import Module

@@ -39,7 +39,7 @@ from tile.backends.interp.sanitizer.poison import (
 from tile.backends.interp.translate import run_region, semantics_of
 from tile.backends.interp.values import Array, RegisterValue, RunValue, array_of, full
 from tile.backends.interp.virtual_memory import WINDOW_BITS
-from tile.faults import Check, Checks
+from tile.checks import Check, Checks
 from tile.ir import semantics
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef, Trait

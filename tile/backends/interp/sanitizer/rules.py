@@ -50,7 +50,8 @@ from tile.backends.interp.values import (
     array_of,
     broadcast_rows,
 )
-from tile.faults import Check, Checks, Fault
+from tile.checks import Check, Checks
+from tile.faults import Fault
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import debug, memory

@@ -35,7 +35,8 @@ from tile.backends.interp.sanitizer.race_records import (
 )
 from tile.backends.interp.values import Array
 from tile.backends.interp.virtual_memory import Memory
-from tile.faults import Check, Checks, Fault, RacingAccess
+from tile.checks import Check, Checks
+from tile.faults import Fault, RacingAccess
 from tile.ir.core import Operation
 from tile.tracebacks import warn
 

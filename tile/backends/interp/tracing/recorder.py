@@ -23,7 +23,7 @@ from tile.backends.interp.sanitizer.launch import CheckedCode, CheckedLaunch, tr
 from tile.backends.interp.translate import Rules, translate
 from tile.backends.interp.values import Array, RegisterValue, array_of
 from tile.backends.interp.virtual_memory import lazy_zeros
-from tile.faults import Checks
+from tile.checks import Checks
 from tile.instrumentation import active_report
 from tile.ir.core import Operation
 from tile.ir.module import Module
