@@ -89,9 +89,13 @@ def move_kernel(
     column = part * BLOCK + lane
     inside = column < length
     x = tl.load(x_ptr + row * stride + column, mask=inside, other=0)
-    place = tl.rank(digits_of(x, inside, SHIFT, DESCENDING), BINS)
     index = column
-    if SHIFT > 0:
+    # With elements of 64 bits, indices would take the registers of a second program.
+    EARLY: tl.constexpr = x.dtype.primitive_bitwidth <= 32
+    if EARLY and SHIFT > 0:
+        index = tl.load(index_ptr + row * length + column, mask=inside, other=0)
+    place = tl.rank(digits_of(x, inside, SHIFT, DESCENDING), BINS)
+    if SHIFT > 0 and not EARLY:
         index = tl.load(index_ptr + row * length + column, mask=inside, other=0)
     x, index = tl.scatter(x, place), tl.scatter(index, place)
 
