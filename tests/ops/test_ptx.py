@@ -19,6 +19,7 @@ from tile.runtime.jit import JITFunction
 
 pytest.importorskip("llvmlite")
 from tests.backends.nvptx.assembling import assemble
+from tests.backends.nvptx.test_dependent_launch import ACCESS, WAIT
 
 
 @pytest.fixture
@@ -52,7 +53,14 @@ def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
         function_of(case.op)(*args, **options)
     assert compiled
     for text in compiled.values():
+        assert not accesses_before_waiting(text)
         assemble(text, "sm_90a")
+
+
+def accesses_before_waiting(text: str) -> str:
+    """Return the accesses in front of the wait for the launch before, of a kernel that has one."""
+    start, wait = text.index(".entry"), text.find(WAIT)
+    return " ".join(match[0] for match in ACCESS.finditer(text, start, max(start, wait)))
 
 
 @pytest.mark.parametrize(("rows", "kind"), sample([16, 256, 2048], ["f16", "bf16"]))
