@@ -28,6 +28,7 @@ BLOCK = 4096  # elements of a program of `dequantize`
 # Of `quantize`, by the elements of a row: those of an iteration. H200, float16, 2026-11-29.
 TABLE = Table(
     {
+        (4096,): {"BLOCK": 4096, "num_warps": 4},
         (16384,): {"BLOCK": 4096, "num_warps": 8},
         (ANY,): {"BLOCK": 8192, "num_warps": 16},
     },
