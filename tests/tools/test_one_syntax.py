@@ -142,7 +142,6 @@ def test_types_are_told_from_values() -> None:
         ("nvptx:sm_80", Target("nvptx", "sm_80")),
         ("opencl:amd", Target("opencl", "amd")),
         ("mma", Target("interp", "mma")),
-        ("matrix", Target("interp", "matrix")),  # its former name
         ("interp:wgmma", Target("interp", "wgmma")),
     ],
 )
