@@ -138,7 +138,9 @@ LONG = [(60430, "large"), (114774, "large"), (116345, "large"), (119422, "large"
 @pytest.mark.parametrize(
     "number, sizes", [*WRONG, *[pytest.param(*each, marks=pytest.mark.nightly) for each in LONG]]
 )
-def test_results_are_the_interpreters(intel: devices.Device, number: int, sizes: str) -> None:
+def test_results_are_the_interpreters(
+    intel: devices.Device, earlier_makers: None, number: int, sizes: str
+) -> None:
     verdict, message = Drawn.of(number, sizes).judge("opencl:@intel")
     assert verdict is Verdict.SAME, message
 

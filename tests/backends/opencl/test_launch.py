@@ -220,7 +220,10 @@ def test_gpus_come_before_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
         _Listed("NVIDIA CUDA", kinds.GPU, "first"),
         _Listed("AMD", kinds.GPU, "second"),
     ]
-    platforms = [SimpleNamespace(get_devices=lambda one=one: [one]) for one in raw_devices]
+    platforms = [
+        SimpleNamespace(name=one.platform.name, get_devices=lambda one=one: [one])
+        for one in raw_devices
+    ]
     monkeypatch.setattr(cl, "get_platforms", lambda: platforms)
     devices.all_devices.cache_clear()
     try:

@@ -34,7 +34,7 @@ WRONG = [
 
 
 @pytest.fixture
-def pocl(runtime: None) -> None:
+def pocl(runtime: None, earlier_makers: None) -> None:
     try:
         devices.index_of("pocl")
     except BackendError as error:
