@@ -7,14 +7,14 @@ import pytest
 
 import tile
 import tile.ops
-from tile.ops.selection import embedding_backward
+from tile.ops.selection import embedding_backward, index_order
 
 
 @pytest.mark.parametrize("count", [1, 31, 33, 97, 500])
 @pytest.mark.parametrize("ranked", [0, 1000])
 def test_sums_of_runs(count: int, ranked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By both ways to sort, with runs that begin and end at all places of a chunk."""
-    monkeypatch.setattr(embedding_backward, "RANKED", ranked)
+    monkeypatch.setattr(index_order, "RANKED", ranked)
     random = np.random.default_rng(count)
     indices = np.minimum(random.geometric(0.05, count) - 1, 39)
     dy = random.integers(-9, 10, (count, 3)).astype(np.float32)

@@ -28,14 +28,15 @@ FAMILIES = {
         "int4_matmul linear_cross_entropy linear_cross_entropy_backward matmul scaled_matmul"
     ),
     "lists": "foreach_norms",
-    "pointwise": "dropout",
+    "pointwise": "dropout kl_div*",
     "recurrent": "gru_cell gru_cell_backward lstm_cell lstm_cell_backward",
     "rowwise": (
-        "cross_entropy* layer_norm* log_softmax* nll_loss nll_loss_backward rms_norm* softmax*"
+        "cross_entropy cross_entropy_backward layer_norm* log_softmax* nll_loss nll_loss_backward "
+        "rms_norm* softmax*"
     ),
     "selection": (
         "cummax_backward cumprod* cumsum embedding embedding_backward embedding_bag "
-        "embedding_bag_backward histogram logcumsumexp* sort topk"
+        "embedding_bag_backward histogram logcumsumexp logcumsumexp_backward sort topk"
     ),
     "sequence": (
         "attention attention_backward decode_attention rope varlen_attention "
@@ -60,9 +61,8 @@ FILES = {
         "huber_loss huber_loss_backward smooth_l1_loss smooth_l1_loss_backward"
     ),
     "pointwise.losses": "l1_loss l1_loss_backward mse_loss mse_loss_backward",
-    "pointwise.probability_losses": (
-        "bce_loss bce_loss_backward binary_cross_entropy binary_cross_entropy_backward kl_div "
-        "kl_div_backward"
+    "pointwise.binary_cross_entropy": (
+        "bce_loss bce_loss_backward binary_cross_entropy binary_cross_entropy_backward"
     ),
     "replacements": "enable use",
     "selection.cummax": "cummax cummin",

@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from tile.ops.aten.arguments import Arguments, Implementation, Operators, require, torch_module
-from tile.ops.pointwise.huber_loss import huber_loss, huber_loss_backward
-from tile.ops.pointwise.losses import mse_loss, mse_loss_backward
-from tile.ops.pointwise.probability_losses import (
+from tile.ops.pointwise.binary_cross_entropy import (
     bce_loss,
     bce_loss_backward,
     binary_cross_entropy,
 )
+from tile.ops.pointwise.huber_loss import huber_loss, huber_loss_backward
+from tile.ops.pointwise.losses import mse_loss, mse_loss_backward
 from tile.ops.rowwise.nll_loss import nll_loss
 from tile.ops.rowwise.nll_loss_backward import nll_loss_backward
 

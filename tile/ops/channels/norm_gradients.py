@@ -15,7 +15,8 @@ import tile
 import tile.language as tl
 from tile.errors import ArgumentValueError
 from tile.ops.channels.channel_sums import channel_sums_kernel
-from tile.ops.channels.normalization import Gradient, group_means, normalize
+from tile.ops.channels.group_means import group_means
+from tile.ops.channels.normalization import Gradient, normalize
 from tile.ops.channels.views import Channels, axis_of, channels_of
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch

@@ -16,56 +16,17 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.ops.core.call import I32, INDICES, Call, Operand, accumulator
+from tile.ops.core.call import INDICES, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.contiguous import clear
 from tile.ops.core.device_functions import widen
-from tile.ops.core.operand import Rows
 from tile.ops.core.reference import Array
-from tile.ops.selection.radix_sort import launch_radix_sort
+from tile.ops.selection.index_order import sorted_indices
 
-RANKED = 8192  # numbers of rows that are sorted by counting the lesser ones of each
-RANKS, COMPARED = 16, 256  # of a program, and of an iteration
-NARROWED = 1024  # of a program
 CHUNK = 16  # rows of dy that a program adds up
 BYTES = 512  # of a row that a program, of one warp, adds up: a vector for each thread
 RUN_BLOCK = 128  # of a run of several chunks
 HEADS = 32  # partial sums of a run that are added at a time
-
-
-@tile.jit
-def key_of(indices_ptr, place, count):
-    """Return an index and its place as one integer, the greatest one behind all."""
-    index = tl.load(indices_ptr + place, mask=place < count, other=0).to(tl.int64)
-    return tl.where(place < count, (index << 32) | place.to(tl.int64), 0x7FFFFFFFFFFFFFFF)
-
-
-@tile.jit
-def rank_kernel(
-    indices_ptr, sorted_ptr, positions_ptr, count, rows, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Store each index and its place at its rank, which is the number of lesser ones."""
-    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-    key = key_of(indices_ptr, place, count)
-    inside = place < count
-    index = (key >> 32).to(tl.int32)
-    tl.device_assert((key >= 0) & (key >> 32 < rows), "indices are rows of the gradient", inside)
-    lesser = tl.zeros((ROWS, BLOCK), tl.int32)
-    for start in range(0, count, BLOCK):
-        other = key_of(indices_ptr, start + tl.arange(0, BLOCK)[None, :], count)
-        lesser += (other < key).to(tl.int32)
-    rank = tl.sum(lesser, axis=1, keep_dims=True)
-    tl.store(sorted_ptr + rank, index, mask=inside)
-    tl.store(positions_ptr + rank, place, mask=inside)
-
-
-@tile.jit
-def narrow_kernel(indices_ptr, narrow_ptr, count, rows, BLOCK: tl.constexpr):
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < count
-    index = tl.load(indices_ptr + place, mask=inside, other=0)
-    tl.device_assert((index >= 0) & (index < rows), "indices are rows of the gradient", inside)
-    tl.store(narrow_ptr + place, index.to(tl.int32), mask=inside)
 
 
 @tile.jit
@@ -147,24 +108,6 @@ def run_sums_kernel(
             first += HEADS
             more = tl.sum(equal.to(tl.int32)) == HEADS
         tl.store(y_ptr + index.to(tl.int64) * length + column, total, mask=inside)
-
-
-def sorted_indices(call: Call, indices: Operand, rows: int) -> tuple[Any, Any]:
-    """Return the indices in order, and their positions."""
-    count = indices.size
-    ordered, positions = (call.new((count,), I32).value for _ in range(2))
-    if count <= RANKED:
-        launch(rank_kernel, (tile.cdiv(count, RANKS),))(
-            indices.value, ordered, positions, count, rows, ROWS=RANKS, BLOCK=COMPARED
-        )
-    else:
-        narrow = call.new((count,), I32).value
-        launch(narrow_kernel, (tile.cdiv(count, NARROWED),))(
-            indices.value, narrow, count, rows, BLOCK=NARROWED
-        )
-        row = Rows(1, count, count)
-        launch_radix_sort(call, narrow, ordered, positions, row, row.length, False, I32, rows - 1)
-    return ordered, positions
 
 
 @planned()

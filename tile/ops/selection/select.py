@@ -1,11 +1,9 @@
 """The greatest elements of long rows: the k-th one is searched digit by digit.
 
 Elements are integers with their indices, of which the least is that of the greatest element
-(order_keys.py), so no two are equal. A program holds a row, or a part of one, in registers. From
-the highest digit of 8 bits on, it counts the digits of the integers that have the digits of the
-k-th least one so far; the sums of the counts tell its next digit. Of equal elements, it searches
-the index bit by bit. It stores the k least as they come. Those of all parts of a row are searched
-again; in the end k are sorted.
+(order_keys.py), so no two are equal. A program holds a row, or a part of one, in registers, finds a
+number that k integers are less than (select_bound.py) and stores these as they come. Those of all
+parts of a row are searched again; in the end k are sorted.
 """
 
 from __future__ import annotations
@@ -19,59 +17,13 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.operand import Rows
 from tile.ops.core.row_tiles import PROGRAMS, row_tile, rows_of
 from tile.ops.selection.order_keys import WARPS, index_of, sort_keys
-from tile.ops.selection.radix_rows import BINS, BITS
+from tile.ops.selection.select_bound import bound_of
 
 MOST = 1024  # elements that are selected of a row
 LEAST_BLOCK, MOST_BLOCK = 2048, 16384  # elements of a program
 VECTOR = tl.constexpr(8)  # elements that a part begins at a multiple of
 FEW = 8  # elements that are taken one after the other
 FEW_BLOCK = 4096  # elements of such a program
-
-
-@tile.jit
-def search(least, values, k, bits):
-    """Return a number that k values are less than, or the k-th least one, and if it is the first.
-
-    least: the k-th least one with its low `bits` bits 0.
-    """
-    bound, exact = least, False
-    while bits > 0 and not exact:
-        bits -= 1
-        candidate = least + (tl.full((), 1, least.dtype) << bits)
-        count = tl.sum((values < candidate).to(tl.int32), axis=0)
-        least = tl.where(count < k, candidate, least)
-        exact = count == k
-        bound = tl.where(exact, candidate, least)
-    return bound, exact
-
-
-@tile.jit
-def bound_of(keys, k, index_bits, NARROW: tl.constexpr):
-    """Return a number that k keys are less than; indices of keys have `index_bits` bits."""
-    INDEX: tl.constexpr = 16 if NARROW else 32
-    bins = tl.arange(0, BINS)
-    least, left, count = tl.full((), 0, tl.int32), k, 0
-    for shift in tl.static_range(INDEX - BITS, -1, -BITS):
-        high = (keys >> (INDEX + shift)).to(tl.int32)
-        digit = high & (BINS - 1)
-        if shift + BITS == INDEX:
-            counts = tl.histogram(digit ^ (BINS // 2), BINS)
-        else:
-            counts = tl.histogram(digit, BINS, mask=(high >> BITS) == least)
-        # The digit of the k-th least key, of those whose digits before are the same.
-        next_digit = tl.sum((tl.cumsum(counts) < left).to(tl.int32))
-        left -= tl.sum(tl.where(bins < next_digit, counts, 0))
-        count = tl.sum(tl.where(bins == next_digit, counts, 0))
-        least = (least << BITS) + next_digit
-        if shift + BITS == INDEX:
-            least -= BINS // 2
-    bound = least.to(keys.dtype) << INDEX
-    if count == left:  # and there are greater keys, so that this is not the greatest number
-        bound += tl.full((), 1, keys.dtype) << INDEX
-    else:  # the indices of equal elements decide
-        bound, exact = search(bound, keys, k, index_bits)
-        bound = tl.where(exact, bound, bound + 1)
-    return bound
 
 
 @tile.jit

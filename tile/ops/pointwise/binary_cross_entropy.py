@@ -1,8 +1,7 @@
-"""Losses of probabilities, averaged over all elements, forward and backward.
+"""Binary cross entropies, averaged over all elements, forward and backward.
 
     binary_cross_entropy: max(x, 0) - x t + log(1 + exp(-|x|)), of logits x and probabilities t
     bce_loss: -(t log x + (1 - t) log(1 - x)), of probabilities; a logarithm is at least -100
-    kl_div: t (log t - x), of log probabilities x and probabilities t; 0 where t is 0
 
 mean_loss.py has the kernels.
 """
@@ -15,9 +14,9 @@ import numpy as np
 
 import tile
 import tile.language as tl
-from tile.language.extra import libdevice
 from tile.ops.core.autograd import differentiable
 from tile.ops.core.call_plans import planned
+from tile.ops.core.device_functions import logarithm
 from tile.ops.core.reference import Array
 from tile.ops.pointwise.mean_loss import (
     gradient_by,
@@ -29,16 +28,6 @@ from tile.ops.pointwise.mean_loss import (
 
 LEAST = tl.constexpr(-100.0)  # of a logarithm, as in PyTorch
 SMALLEST = tl.constexpr(1e-12)  # of x (1 - x), by which a slope is divided, as in PyTorch
-
-
-@tile.jit
-def logarithm(x, FAST: tl.constexpr):
-    """Return log x; if FAST, with an absolute error of 1e-7 in place of a relative one.
-
-    By lg2.approx.f32 (PTX ISA, "lg2"), two instructions in place of 24: with these, sums of losses
-    in float16 take longer than their loads.
-    """
-    return libdevice.fast_logf(x) if FAST else tl.log(x)
 
 
 @tile.jit
@@ -72,21 +61,6 @@ def fast_entropy(x, t):
 @tile.jit
 def entropy_slope(x, t):
     return (x - t) / tl.maximum(x * (1.0 - x), SMALLEST, propagate_nan=tl.PropagateNan.ALL)
-
-
-@tile.jit
-def divergence(x, t, FAST: tl.constexpr = False):
-    return tl.where(t == 0, 0.0, t * (logarithm(t, FAST) - x))
-
-
-@tile.jit
-def fast_divergence(x, t):
-    return divergence(x, t, FAST=True)
-
-
-@tile.jit
-def divergence_slope(x, t):
-    return -t
 
 
 @planned()
@@ -130,28 +104,6 @@ def bce_loss(x: Any, target: Any, *, out: Any = None) -> Any:
     return mean_loss("bce_loss", entropy, x, target, out, probabilities=both, narrow=fast_entropy)
 
 
-@planned()
-def kl_div_backward(dloss: Any, x: Any, target: Any, *, out: Any = None) -> Any:
-    """Return the gradient of x from `dloss`, that of the loss."""
-    op = "kl_div_backward"
-    return mean_loss_gradient(
-        op, divergence_slope, dloss, x, target, out, probabilities=("target",)
-    )
-
-
-@differentiable(gradient_by(kl_div_backward))
-@planned()
-def kl_div(x: Any, target: Any, *, out: Any = None) -> Any:
-    """Return the mean of the terms of the Kullback-Leibler divergence of `target` from exp(x).
-
-    x: log probabilities. target: probabilities, which are checked to be 0 to 1 in host memory. See
-    `mse_loss`.
-    """
-    return mean_loss(
-        *("kl_div", divergence, x, target, out), probabilities=("target",), narrow=fast_divergence
-    )
-
-
 def binary_cross_entropy_reference(x: Array, target: Array) -> Array:
     """Return the loss in float64."""
     return mean_of(lambda x, t: np.logaddexp(0, x) - x * t, x, target)
@@ -177,13 +129,3 @@ def bce_loss_reference(x: Array, target: Array) -> Array:
 def bce_loss_backward_reference(dloss: Array, x: Array, target: Array) -> Array:
     """Return the gradient in float64."""
     return gradient_of(lambda x, t: (x - t) / np.maximum(x * (1 - x), 1e-12), dloss, x, target)
-
-
-def kl_div_reference(x: Array, target: Array) -> Array:
-    """Return the loss in float64."""
-    return mean_of(lambda x, t: t * (np.log(np.where(t == 0, 1, t)) - x), x, target)
-
-
-def kl_div_backward_reference(dloss: Array, x: Array, target: Array) -> Array:
-    """Return the gradient in float64."""
-    return gradient_of(lambda x, t: -t, dloss, x, target)
