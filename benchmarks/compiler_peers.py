@@ -25,15 +25,15 @@ Run = Callable[[], Any]
 Tiles = dict[str, int]
 
 
-def kernels_of(compiler: str) -> ModuleType:
-    """Load the shared kernels for one of the compilers, "tile" or "triton"."""
-    name = f"kernels_of_{compiler}"
+def kernels_of(compiler: str, file: str = "gpu_kernels") -> ModuleType:
+    """Load the shared kernels of a file for one of the compilers, "tile" or "triton"."""
+    name = f"{file}_of_{compiler}"
     if name in sys.modules:
         return sys.modules[name]
     before = os.environ.get("TILE_PEER")
     os.environ["TILE_PEER"] = compiler
     try:
-        spec = importlib.util.spec_from_file_location(name, HERE / "gpu_kernels.py")
+        spec = importlib.util.spec_from_file_location(name, HERE / f"{file}.py")
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
