@@ -1,4 +1,4 @@
-"""Measure matmuls, convolutions and rows on an H200 beside their peers, with the goals for each.
+"""Compare matmuls, convolutions and rows on an H200 with their peers; the goals for each.
 
     python benchmarks/goals.py                    all cases
     python benchmarks/goals.py --case fp8 f64     cases whose name contains one of these
@@ -8,7 +8,7 @@
 
 Here and at the peers the fastest of some tiles is chosen, the same for this project and Triton.
 Then both alternate in random order: each sample is a CUDA graph of calls of some milliseconds after
-30 ms of rest, so that the card is cool; calls of less than 20 us take turns on copies of the
+30 ms of rest, so that the card is cool; calls of less than 20 us alternate between copies of the
 arrays that exceed the L2 cache. Ratios are of medians, with their quartiles. *Hot* is the median of
 samples of 30 ms, each after 80 ms of the same kernel. Every result is compared with PyTorch's.
 """
