@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from tile.backends.base import Artifact, Grid, LaunchArgument, Target
+from tile.backends.tensor_handles import TensorKind
 from tile.checks import NONE, Checks
 from tile.ir.types import Pointer, Scalar
 
@@ -119,6 +120,27 @@ FastLaunch = Callable[..., bool]  # see `FastLaunchable.bind`
 InlineCache = Callable[..., Callable[..., Any]]  # see `BoundLaunch`
 
 
+class DescriptorMaker(Protocol):
+    """Makes descriptors of plain tensors like some for which they were made before.
+
+    make: takes a tensor, the shape of a block and a padding, and returns a descriptor; or None
+        without an entry for such.
+    is_full: no entry can be added.
+    """
+
+    make: Callable[[Any, Any, Any], Any]
+
+    @property
+    def is_full(self) -> bool: ...
+
+    def add(self, tensor: Any, block: Any, padding: str, bounds: tuple[Any, Any]) -> None:
+        """Add an entry: descriptors of tensors like this one have this shape and these strides."""
+
+
+MakerOf = Callable[[type, tuple[type, type], Any], "DescriptorMaker | None"]
+"""Takes the class of descriptors, the two of plain tensors, and one such tensor."""
+
+
 @dataclass(frozen=True)
 class Passed:
     """The value at an index of those that each launch gets."""
@@ -141,7 +163,8 @@ class ArgumentGuard(NamedTuple):
     that dtype, and its device has the number `least`; a number lies from `least` to `most`, is not
     `excluded`, and its residue modulo 16 is one of the bits of `residues`. All but constants are
     passed to the launch. A descriptor has a tensor of type `base` as its base. name: the kernel's
-    parameter, or empty for an option.
+    parameter, or empty for an option. tensor_kind: the kind of a tensor that can be read by its
+    handle, which has its dtype and device.
     """
 
     kind: Literal["constant", "tensor", "number", "passed", "descriptor"]
@@ -153,6 +176,7 @@ class ArgumentGuard(NamedTuple):
     excluded: int = -1
     residues: int = 0xFFFF
     base: Any = None
+    tensor_kind: TensorKind | None = None
 
 
 class FieldGuard(NamedTuple):
@@ -198,12 +222,14 @@ class BoundLaunch(NamedTuple):
     `run` a number or what stands for it, returns a function of the values passed alone, after the
     tuples of items. inline_cache: takes guards, a function to call with the tensors, `run`, the
     kernel, and a function for calls for which they do not hold. It returns a function of a grid and
-    the arguments of a call, which returns the kernel.
+    the arguments of a call, which returns the kernel. descriptor_maker: makes the descriptors of
+    such launches in less time.
     """
 
     run: FastLaunch
     fixed: Callable[[Grid, Sequence[int | float | Passed | Item]], FastLaunch]
     inline_cache: InlineCache | None = None
+    descriptor_maker: MakerOf | None = None
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tile.backends.capabilities import ArgumentGuard, FieldGuard
+from tile.backends.tensor_handles import tensor_kind
 from tile.runtime.signature import DIVISOR
 from tile.runtime.specialize import Rule, divisor_of
 
@@ -43,7 +44,8 @@ def tensor_guard(name: str, value: Any) -> ArgumentGuard | None:
     """Return the guard of a tensor of torch; None at an address that is not aligned."""
     if value.data_ptr() % DIVISOR:
         return None
-    return ArgumentGuard("tensor", name, type(value), value.dtype, value.get_device())
+    facts = value.dtype, value.get_device()
+    return ArgumentGuard("tensor", name, type(value), *facts, tensor_kind=tensor_kind(value))
 
 
 def descriptor_guard(name: str, value: Any) -> ArgumentGuard | None:

@@ -63,6 +63,7 @@ from tile.frontend.python.source import Parameter
 from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.autograd import NoteWrites
 from tile.runtime.arguments.overlap import overlapping
+from tile.runtime.arguments.tensor_descriptor import make_descriptors_by
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.call_guards import field_guards
 from tile.runtime.callbacks import LAUNCH_CALLBACKS
@@ -270,6 +271,8 @@ class LaunchPlan(NamedTuple):
         added = self.table[key]
         if added is not None:
             self.add_cache(added, key, args, kwargs)
+        if bound is not None and bound.descriptor_maker is not None:
+            make_descriptors_by(bound.descriptor_maker, (*args, *kwargs.values()))
         return entry is not None
 
     def add_cache(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tile.backends.nvptx import host_code, host_compiler, launch_stub
+from tile.backends.nvptx.host_code import member_offset
 from tile.backends.nvptx.inline_cache import inline_cache
 from tile.backends.nvptx.launch_stub import CONFIG, Block, Driver
 from tile.cache import current_cache
@@ -35,7 +36,7 @@ def test_code_with_symbols_is_refused() -> None:
         host_compiler.machine_code(text)
 
 
-@pytest.mark.parametrize("file", ["launch_stub", "inline_cache"])
+@pytest.mark.parametrize("file", ["launch_stub", "inline_cache", "descriptor_maker"])
 def test_code_for_an_arm_host(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     compile_here = host_compiler.machine_code
     triple = "aarch64-unknown-linux-gnu"
@@ -79,3 +80,26 @@ def test_a_system_without_such_code(monkeypatch: pytest.MonkeyPatch, reason: str
 
     guards: Any = None
     assert inline_cache(guards, otherwise, bool, None, otherwise) is otherwise
+
+
+def test_offsets_of_members() -> None:
+    class Members:
+        __slots__ = ("one", "two")
+
+    class Plain:
+        one = 1
+
+    class More(Members):
+        pass
+
+    offsets = [member_offset(Members, name) for name in Members.__slots__]
+    members: Any = Members()
+    members.one, members.two = objects = "first", ("second",)
+    words = [ctypes.c_uint64.from_address(id(members) + offset).value for offset in offsets]
+    assert words == list(map(id, objects))
+    assert (
+        member_offset(Plain, "one")
+        == member_offset(Members, "three")
+        == member_offset(More, "one")
+        == 0
+    )

@@ -14,7 +14,8 @@ import pytest
 
 from tile.backends.nvptx import launch_stub
 from tile.backends.nvptx.host_code import host_code
-from tile.backends.nvptx.launch_stub import CONFIG, Block, Driver, Move
+from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES
+from tile.backends.nvptx.launch_stub import CONFIG, MAP, Block, Driver, Move
 
 LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
 KINDS = ("Python", "machine code")
@@ -131,6 +132,40 @@ def test_a_status_and_a_report(launches: Launches, kind: str) -> None:
     assert stub(1) is False and len(launches.data) == 1
     launches.report[0] = 0
     assert stub(1) is True
+
+
+REPLACE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def test_tensor_maps(launches: Launches) -> None:
+    """A parameter is a map in the block, in which the driver writes the address of an array."""
+    replaced: list[tuple[int, int]] = []
+    status = [0]
+
+    def replace(copy: int, address: int) -> int:
+        assert copy % MAP_ALIGNMENT == 0
+        replaced.append((copy, address))
+        ctypes.c_uint64.from_address(copy).value = address
+        return status[0]
+
+    config, first = 8, 8 + CONFIG.size
+    at = first + -first % MAP_ALIGNMENT
+    content = (
+        struct.pack("=Q", at) + bytes(at - 8) + bytes(range(MAP_BYTES)) + struct.pack("=q", -64)
+    )
+    moves = (Move(MAP, 0, -1, at),)
+    block = Block(1, content, 1, config, moves)
+    replacing = REPLACE(replace)
+    driver = Driver(launches.function, 1234, lambda: 7, launches.report, None, replacing)
+    stub = launch_stub.launch_stub(block, driver)
+    for address in (0x1000, 2**47):
+        assert stub(address) is True and replaced[-1][1] == address - 64
+        assert launches.data.pop() == struct.pack("=Q", address - 64)
+    count = len(replaced)
+    assert not any(map(stub, (0x1008, -1, 2**64, 1.0, None)))  # not aligned, or no address
+    assert len(replaced) == count
+    status[0] = 1
+    assert not stub(0x1000) and not launches.data
 
 
 def test_another_number_of_arguments_is_refused(launches: Launches) -> None:

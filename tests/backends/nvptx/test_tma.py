@@ -333,6 +333,23 @@ def test_an_array_before_the_argument(maps: Maps, monkeypatch: pytest.MonkeyPatc
     assert addresses == [0x2000 - 2 * 4 * 64]
 
 
+def test_templates(maps: Maps) -> None:
+    """The map of the latest launch, for launches that differ from it in the address alone."""
+    encoder = new_encoder()
+    assert encoder.template([None, 100, 50, 64]) is None
+    first = encoder.encoded((0x1000, 100, 50, 64))
+    map_of_first = 0, ctypes.string_at(first.address, MAP_BYTES)
+    assert encoder.template([None, 100, 50, 64]) == map_of_first
+    others: list[list[Any]] = [[None, 101, 50, 64], [None, None, 50, 64], [0x1000, 100, 50, 64]]
+    assert [encoder.template(other) for other in others] == [None] * 3
+    encoder.encoded((0x1000, 0, 50, 64))  # of a zero, not of memory at the address
+    assert encoder.template([None, 0, 50, 64]) is None
+    encoder = MapEncoder(DESCRIPTION._replace(offset=LaunchValue((1, 3), -1)), lambda: 0xE000)
+    encoder.encoded((0x1000, 4, 50, 64))
+    template = encoder.template([None, 4, 50, 64])
+    assert template is not None and template[0] == -2 * 4 * 64
+
+
 def test_a_map_of_constants(maps: Maps) -> None:
     constants = (LaunchValue((), 100), LaunchValue((), 50))
     encoder = MapEncoder(DESCRIPTION._replace(extents=constants, strides=constants[:0]), lambda: 0)

@@ -32,9 +32,19 @@ from typing import Any, NamedTuple
 
 from tile.backends.base import Grid
 from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
+from tile.backends.nvptx.descriptor_maker import descriptor_maker
 from tile.backends.nvptx.driver import Device
 from tile.backends.nvptx.inline_cache import inline_cache
-from tile.backends.nvptx.launch_stub import CONFIG, Block, Driver, Move, launch_stub
+from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT
+from tile.backends.nvptx.launch_stub import (
+    CONFIG,
+    MAP,
+    Block,
+    Driver,
+    Move,
+    has_native_stubs,
+    launch_stub,
+)
 from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
 from tile.tracebacks import GENERATED, warn
@@ -142,6 +152,14 @@ class Parameter(NamedTuple):
         return struct.pack(f"={self.format}", number).ljust(_WIDTH, b"\0")
 
 
+class _Template(NamedTuple):
+    """The tensor map of the array at `base`, a parameter, to whose address `addend` is added."""
+
+    base: Parameter
+    addend: int
+    map: bytes
+
+
 class _Call(NamedTuple):
     """The arguments of a fast launch, in this order: extents, tuples, and values."""
 
@@ -171,7 +189,7 @@ class FastLauncher:
     """Makes functions that launch a loaded kernel with parameters of which some are fixed.
 
     After its other parameters the kernel takes `maps`, which an ordinary launch encodes. launch:
-    the driver's function. report: as in `Driver`.
+    the driver's function. report, replace: as in `Driver`.
     """
 
     loaded: Loaded
@@ -182,10 +200,12 @@ class FastLauncher:
     maps: Sequence[MapEncoder]
     attributes: LaunchAttributes
     report: ctypes.Array[ctypes.c_int32]
+    replace: Any
 
     def bound(self) -> BoundLaunch:
         count = sum(one.number is None for one in self.parameters)
-        return BoundLaunch(self._function(self.parameters, count), self._fixed, inline_cache)
+        run = self._function(self.parameters, count)
+        return BoundLaunch(run, self._fixed, inline_cache, descriptor_maker)
 
     def _fixed(self, grid: Grid, values: Sequence[int | float | Passed | Item]) -> FastLaunch:
         """Return the function for a grid and values; see `BoundLaunch.fixed`."""
@@ -213,16 +233,23 @@ class FastLauncher:
         else:
             packed = [attributes.alone if grid is None else attributes.packed(grid[0])]
         driver = Driver(
-            self.launch, int(self.loaded.function), self.stream, self.report, attributes
+            self.launch,
+            int(self.loaded.function),
+            self.stream,
+            self.report,
+            attributes,
+            self.replace,
         )
-        stubs = [launch_stub(self._block(passed, call, grid, one), driver) for one in packed]
-        if not self.maps and not clustered:
+        numbers = [one.number for one in passed]
+        maps = self._templates(passed, numbers)
+        stubs = [launch_stub(self._block(passed, call, grid, one, maps), driver) for one in packed]
+        looked_up = [] if maps is not None else self.maps
+        if not looked_up and not clustered:
             return stubs[0]
         names: dict[str, Any] = {"launch": stubs[0], "alone": stubs[-1]}
         names["size_for"] = attributes.size_for
-        numbers = [one.number for one in passed]
         keys = []
-        for at, encoder in enumerate(self.maps):
+        for at, encoder in enumerate(looked_up):
             names[f"maps{at}"] = encoder.lookup(numbers)
             keys.append(
                 ", ".join([passed[n].word for n in encoder.parameters if numbers[n] is None])
@@ -231,10 +258,29 @@ class FastLauncher:
         launch_function: FastLaunch = names["fast_launch"]
         return launch_function
 
+    def _templates(
+        self, passed: Sequence[Parameter], numbers: Sequence[Any]
+    ) -> list[_Template] | None:
+        """Return the maps that are parts of blocks; None if a launch looks them up."""
+        if not self.maps or self.replace is None or not has_native_stubs():
+            return None
+        templates = []
+        for encoder in self.maps:
+            template = encoder.template(numbers)
+            if template is None:
+                return None
+            templates.append(_Template(passed[encoder.parameters[0]], *template))
+        return templates
+
     def _block(
-        self, passed: Sequence[Parameter], call: _Call, grid: Grid | None, attributes: bytes
+        self,
+        passed: Sequence[Parameter],
+        call: _Call,
+        grid: Grid | None,
+        attributes: bytes,
+        templates: Sequence[_Template] | None,
     ) -> Block:
-        """Return the block of launches; the stub takes the addresses of maps after a call's.
+        """Return the block of launches; the stub takes the addresses of other maps after a call's.
 
         Parameters with the same data have one address.
         """
@@ -246,16 +292,25 @@ class FastLauncher:
         names = len(call.names)
         moves = [] if grid else [Move("i", axis, -1, config + 4 * axis) for axis in range(3)]
         moves += [call.move(one, at) for one, at in offsets.items() if isinstance(one, Parameter)]
-        moves += [Move("Q", names + at, -1, maps + _WIDTH * at) for at in range(len(self.maps))]
+        end = first + _WIDTH * len(offsets)
+        own_maps = b""
+        addresses = [offsets[data] for data in every]
+        for base, addend, template in templates or []:
+            own_maps += bytes(-(end + len(own_maps)) % MAP_ALIGNMENT)
+            addresses.append(end + len(own_maps))
+            moves.append(call.move(base, addresses[-1])._replace(format=MAP))
+            own_maps += template + struct.pack("=q", addend)
+        others = 0 if templates else len(self.maps)
+        moves += [Move("Q", names + at, -1, maps + _WIDTH * at) for at in range(others)]
         program = self.threads, 1, 1, self.loaded.shared_bytes
         content = [
-            struct.pack(f"={len(every)}Q", *[offsets[data] for data in every]),
-            bytes(config - maps),
+            struct.pack(f"={len(addresses)}Q", *addresses),
+            bytes(_WIDTH * others),
             CONFIG.pack(*(grid or (0, 0, 0)), *program, 0, attributes),
             *(data if isinstance(data, bytes) else bytes(_WIDTH) for data in offsets),
+            own_maps,
         ]
-        arguments = names + len(self.maps)
-        return Block(arguments, b"".join(content), len(every), config, tuple(moves))
+        return Block(names + others, b"".join(content), len(addresses), config, tuple(moves))
 
 
 @functools.cache

@@ -16,6 +16,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ else:
 NO_CODE = (AttributeError, ImportError, OSError, RuntimeError)
 
 _METH_FASTCALL, _METH_KEYWORDS = 0x0080, 0x0002
+_WORD = 8  # bytes
 
 # Offsets in objects, which depend on Python's version.
 _LAYOUT = {
@@ -85,6 +87,21 @@ def host_code(file: str, *api: str, named: bool = False) -> HostCode | None:
 def address_of(function: Any) -> int:
     """Return the address of a function of ctypes."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+@functools.cache
+def member_offset(kind: type, name: str) -> int:
+    """Return the offset of a member of `__slots__` in a class's objects; 0 if it is none."""
+    member: Any = kind.__dict__.get(name)
+    if not isinstance(member, MemberDescriptorType):
+        return 0
+    value = object()
+    probe: Any = object.__new__(kind)
+    member.__set__(probe, value)
+    size = (kind.__basicsize__ - object.__basicsize__) // _WORD
+    words = (ctypes.c_uint64 * size).from_address(id(probe) + object.__basicsize__)
+    offsets = [at for at, word in enumerate(words) if word == id(value)]
+    return object.__basicsize__ + _WORD * offsets[0] if len(offsets) == 1 else 0
 
 
 def _executable(code: bytes) -> mmap.mmap:

@@ -10,13 +10,17 @@
   ptr, ptr, ptr, ; "nbytes", Tensor.is_contiguous, the length of another tensor
   i64, i64, i64, i64, i64, ; states, readings, positional arguments after the grid, named ones, values
   i64, i64, i64, ; the greatest extents of a grid
-  ptr, i64, i64 ; "base", fields, pairs
-} ; states, readings, names, names for the grid function, arguments, fields and pairs follow
+  ptr, i64, i64, i64, ; "base", fields, pairs, bounds
+  ptr, i64, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr ; PyLong_FromVoidPtr, the offset of a tensor's handle, and
+  ; its readers: dtype, device_type, device_index, layout, dim, sizes, strides, data_ptr
+} ; states, readings, names, names for the grid function, arguments, fields, bounds and pairs follow
 %state = type { ptr, i64 } ; an object and its truth
 %reading = type { ptr, ptr } ; a function, and its result
-; kind, argument, value of the launch, type, object, least, most, excluded, residues
-%argument = type { i64, i64, i64, ptr, ptr, i64, i64, i64, i64 }
-%field = type { i64, i64, ptr, ptr, ptr } ; argument, of its base, name, or method, value
+; kind, argument, value of the launch, type, object, least, most, excluded, residues, the offset of the base, and of a
+; tensor that is read by its handle: the address of its virtual methods, dtype, device type, device, layout
+%argument = type { i64, i64, i64, ptr, ptr, i64, i64, i64, i64, i64, i64, i32, i32, i32, i32 }
+%field = type { i64, i64, ptr, ptr, ptr, i64 } ; argument, of its base, name, or method, value, offset
+%bound = type { i64, i64, ptr } ; tensor, rank, sizes and strides
 %pair = type { i64, i64 } ; tensors that must not overlap
 
 define ptr @launch(ptr %self, ptr %arguments, i64 %positional, ptr %names) nounwind "no-jump-tables"="true" {
@@ -60,6 +64,17 @@ entry:
   %base.name = extractvalue %table %table, 35
   %fields = extractvalue %table %table, 36
   %pairs = extractvalue %table %table, 37
+  %bounds = extractvalue %table %table, 38
+  %from.address = extractvalue %table %table, 39
+  %handle.offset = extractvalue %table %table, 40
+  %read.dtype = extractvalue %table %table, 41
+  %read.device.type = extractvalue %table %table, 42
+  %read.device.index = extractvalue %table %table, 43
+  %read.layout = extractvalue %table %table, 44
+  %read.dim = extractvalue %table %table, 45
+  %read.sizes = extractvalue %table %table, 46
+  %read.strides = extractvalue %table %table, 47
+  %read.address = extractvalue %table %table, 48
   %at.states = getelementptr %table, ptr %at.table, i64 1
   %at.readings = getelementptr %state, ptr %at.states, i64 %states
   %at.names = getelementptr %reading, ptr %at.readings, i64 %readings
@@ -67,7 +82,8 @@ entry:
   %at.meta = getelementptr ptr, ptr %at.names, i64 %keywords
   %at.guards = getelementptr ptr, ptr %at.meta, i64 %total
   %at.fields = getelementptr %argument, ptr %at.guards, i64 %total
-  %at.pairs = getelementptr %field, ptr %at.fields, i64 %fields
+  %at.bounds = getelementptr %field, ptr %at.fields, i64 %fields
+  %at.pairs = getelementptr %bound, ptr %at.bounds, i64 %bounds
   %twice = shl i64 %total, 1
   %capacity = add i64 %twice, 4
   %values = alloca ptr, i64 %capacity, align 16 ; of the launch: extents, then values
@@ -76,6 +92,7 @@ entry:
   %lengths = alloca i64, i64 %capacity, align 16 ; of these in bytes, 0 for those not read yet
   %owned = alloca ptr, i64 %capacity, align 16 ; to be released: addresses, bases, the grid
   %owned.count = alloca i64
+  %results = alloca i64, i64 4, align 16 ; of readers
   store i64 0, ptr %owned.count
   %with.grid = add i64 %count, 1
   %is.count = icmp eq i64 %positional, %with.grid
@@ -187,11 +204,27 @@ pass:
   br label %argument.next
 
 base: ; of a descriptor
-  %its.base = call ptr %attribute(ptr %object, ptr %base.name)
-  %base.failed = icmp eq ptr %its.base, null
-  br i1 %base.failed, label %miss, label %base.keep
+  %base.offset = extractvalue %argument %guard, 9
+  %has.offset = icmp ne i64 %base.offset, 0
+  br i1 %has.offset, label %base.load, label %base.get
+
+base.get:
+  %got.base = call ptr %attribute(ptr %object, ptr %base.name)
+  %get.failed = icmp eq ptr %got.base, null
+  br i1 %get.failed, label %miss, label %base.keep
+
+base.load:
+  %at.loaded = getelementptr i8, ptr %object, i64 %base.offset
+  %loaded.base = load ptr, ptr %at.loaded
+  %load.failed = icmp eq ptr %loaded.base, null
+  br i1 %load.failed, label %miss, label %base.hold
+
+base.hold:
+  call void %incref(ptr %loaded.base)
+  br label %base.keep
 
 base.keep:
+  %its.base = phi ptr [ %got.base, %base.get ], [ %loaded.base, %base.hold ]
   %base.number = load i64, ptr %owned.count
   %at.owned.base = getelementptr ptr, ptr %owned, i64 %base.number
   store ptr %its.base, ptr %at.owned.base
@@ -206,6 +239,59 @@ tensor:
   %x = phi ptr [ %object, %argument.kind ], [ %its.base, %base.keep ]
   %at.tensor = getelementptr ptr, ptr %tensors, i64 %t
   store ptr %x, ptr %at.tensor
+  %implementation = extractvalue %argument %guard, 10
+  %is.direct = icmp ne i64 %implementation, 0
+  br i1 %is.direct, label %direct, label %tensor.read
+
+direct: ; by its handle
+  %handle = getelementptr i8, ptr %x, i64 %handle.offset
+  %at.methods = load ptr, ptr %handle
+  %methods = load i64, ptr %at.methods
+  %same.methods = icmp eq i64 %methods, %implementation
+  br i1 %same.methods, label %direct.read, label %miss
+
+direct.read:
+  %wanted.dtype = extractvalue %argument %guard, 11
+  %wanted.device.type = extractvalue %argument %guard, 12
+  %wanted.device.index = extractvalue %argument %guard, 13
+  %wanted.layout = extractvalue %argument %guard, 14
+  %at.result.1 = getelementptr i64, ptr %results, i64 1
+  %at.result.2 = getelementptr i64, ptr %results, i64 2
+  %at.result.3 = getelementptr i64, ptr %results, i64 3
+  %dtype.status = call i32 %read.dtype(ptr %handle, ptr %results)
+  %device.type.status = call i32 %read.device.type(ptr %handle, ptr %at.result.1)
+  %device.index.status = call i32 %read.device.index(ptr %handle, ptr %at.result.2)
+  %layout.status = call i32 %read.layout(ptr %handle, ptr %at.result.3)
+  %read.dtype.result = load i32, ptr %results
+  %read.type.result = load i32, ptr %at.result.1
+  %read.index.result = load i32, ptr %at.result.2
+  %read.layout.result = load i32, ptr %at.result.3
+  %other.dtype = xor i32 %read.dtype.result, %wanted.dtype
+  %other.type = xor i32 %read.type.result, %wanted.device.type
+  %other.index = xor i32 %read.index.result, %wanted.device.index
+  %other.layout = xor i32 %read.layout.result, %wanted.layout
+  %status.1 = or i32 %dtype.status, %device.type.status
+  %status.2 = or i32 %device.index.status, %layout.status
+  %status.12 = or i32 %status.1, %status.2
+  %other.1 = or i32 %other.dtype, %other.type
+  %other.2 = or i32 %other.index, %other.layout
+  %other.12 = or i32 %other.1, %other.2
+  %other.or.failed = or i32 %status.12, %other.12
+  %is.kind = icmp eq i32 %other.or.failed, 0
+  br i1 %is.kind, label %direct.address, label %miss
+
+direct.address:
+  %address.status = call i32 %read.address(ptr %handle, ptr %results)
+  %address.read = icmp eq i32 %address.status, 0
+  br i1 %address.read, label %direct.number, label %miss
+
+direct.number:
+  %direct.pointer = load ptr, ptr %results
+  %direct.object = call ptr %from.address(ptr %direct.pointer)
+  %direct.failed = icmp eq ptr %direct.object, null
+  br i1 %direct.failed, label %miss, label %tensor.keep
+
+tensor.read:
   %its.dtype = call ptr %attribute(ptr %x, ptr %dtype)
   %dtype.failed = icmp eq ptr %its.dtype, null
   br i1 %dtype.failed, label %miss, label %tensor.dtype
@@ -227,11 +313,12 @@ tensor.number:
   br i1 %same.device, label %tensor.address, label %miss
 
 tensor.address:
-  %address = call ptr %call(ptr %data.ptr, ptr %at.tensor, i64 1, ptr null)
-  %address.failed = icmp eq ptr %address, null
+  %read.object = call ptr %call(ptr %data.ptr, ptr %at.tensor, i64 1, ptr null)
+  %address.failed = icmp eq ptr %read.object, null
   br i1 %address.failed, label %miss, label %tensor.keep
 
 tensor.keep:
+  %address = phi ptr [ %direct.object, %direct.number ], [ %read.object, %tensor.address ]
   store ptr %address, ptr %at.value
   %address.owned = load i64, ptr %owned.count
   %at.owned = getelementptr ptr, ptr %owned, i64 %address.owned
@@ -298,7 +385,7 @@ reading.next:
 field:
   %f = phi i64 [ 0, %reading ], [ %f.next, %field.next ]
   %f.more = icmp ult i64 %f, %fields
-  br i1 %f.more, label %field.read, label %pair
+  br i1 %f.more, label %field.read, label %bound
 
 field.read:
   %at.field = getelementptr %field, ptr %at.fields, i64 %f
@@ -308,8 +395,27 @@ field.read:
   %field.name = extractvalue %field %one.field, 2
   %field.method = extractvalue %field %one.field, 3
   %field.value = extractvalue %field %one.field, 4
+  %field.offset = extractvalue %field %one.field, 5
   %at.subject = getelementptr ptr, ptr %arguments, i64 %field.argument
   %subject = load ptr, ptr %at.subject
+  %has.field.offset = icmp ne i64 %field.offset, 0
+  br i1 %has.field.offset, label %field.load, label %field.by.name
+
+field.load:
+  %at.field.offset = getelementptr i8, ptr %subject, i64 %field.offset
+  %loaded.field = load ptr, ptr %at.field.offset
+  %same.loaded = icmp eq ptr %loaded.field, %field.value
+  br i1 %same.loaded, label %field.next, label %field.loaded
+
+field.loaded:
+  %no.field = icmp eq ptr %loaded.field, null
+  br i1 %no.field, label %miss, label %field.hold
+
+field.hold:
+  call void %incref(ptr %loaded.field)
+  br label %field.compare
+
+field.by.name:
   %of.base = icmp ne i64 %field.of.base, 0
   br i1 %of.base, label %field.base, label %field.own
 
@@ -337,12 +443,13 @@ field.attribute:
   br label %field.got
 
 field.got:
-  %field.object = phi ptr [ %returned, %field.call ], [ %got, %field.attribute ]
+  %named.field = phi ptr [ %returned, %field.call ], [ %got, %field.attribute ]
   call void %decref(ptr %owner)
-  %field.failed = icmp eq ptr %field.object, null
+  %field.failed = icmp eq ptr %named.field, null
   br i1 %field.failed, label %miss, label %field.compare
 
 field.compare: ; Py_EQ
+  %field.object = phi ptr [ %loaded.field, %field.hold ], [ %named.field, %field.got ]
   %field.equal = call i32 %compare(ptr %field.object, ptr %field.value, i32 2)
   call void %decref(ptr %field.object)
   %is.field = icmp eq i32 %field.equal, 1
@@ -352,8 +459,64 @@ field.next:
   %f.next = add i64 %f, 1
   br label %field
 
+bound: ; sizes and strides of a tensor that is read by its handle
+  %b = phi i64 [ 0, %field ], [ %b.next, %bound.next ]
+  %b.more = icmp ult i64 %b, %bounds
+  br i1 %b.more, label %bound.read, label %pair
+
+bound.read:
+  %at.bound = getelementptr %bound, ptr %at.bounds, i64 %b
+  %one.bound = load %bound, ptr %at.bound
+  %bound.tensor = extractvalue %bound %one.bound, 0
+  %rank = extractvalue %bound %one.bound, 1
+  %wanted.sizes = extractvalue %bound %one.bound, 2
+  %wanted.strides = getelementptr i64, ptr %wanted.sizes, i64 %rank
+  %at.bound.tensor = getelementptr ptr, ptr %tensors, i64 %bound.tensor
+  %bound.x = load ptr, ptr %at.bound.tensor
+  %bound.handle = getelementptr i8, ptr %bound.x, i64 %handle.offset
+  %at.sizes = getelementptr i64, ptr %results, i64 1
+  %at.strides = getelementptr i64, ptr %results, i64 2
+  %dim.status = call i32 %read.dim(ptr %bound.handle, ptr %results)
+  %sizes.status = call i32 %read.sizes(ptr %bound.handle, ptr %at.sizes)
+  %strides.status = call i32 %read.strides(ptr %bound.handle, ptr %at.strides)
+  %status.dim.sizes = or i32 %dim.status, %sizes.status
+  %status.bound = or i32 %status.dim.sizes, %strides.status
+  %bound.is.read = icmp eq i32 %status.bound, 0
+  br i1 %bound.is.read, label %bound.rank, label %miss
+
+bound.rank:
+  %dim = load i64, ptr %results
+  %sizes = load ptr, ptr %at.sizes
+  %strides = load ptr, ptr %at.strides
+  %same.rank = icmp eq i64 %dim, %rank
+  br i1 %same.rank, label %axis, label %miss
+
+axis:
+  %x.axis = phi i64 [ 0, %bound.rank ], [ %axis.next, %axis.compare ]
+  %axis.more = icmp ult i64 %x.axis, %rank
+  br i1 %axis.more, label %axis.compare, label %bound.next
+
+axis.compare:
+  %at.size.1 = getelementptr i64, ptr %sizes, i64 %x.axis
+  %at.size.2 = getelementptr i64, ptr %wanted.sizes, i64 %x.axis
+  %at.stride.1 = getelementptr i64, ptr %strides, i64 %x.axis
+  %at.stride.2 = getelementptr i64, ptr %wanted.strides, i64 %x.axis
+  %size.1 = load i64, ptr %at.size.1
+  %size.2 = load i64, ptr %at.size.2
+  %stride.1 = load i64, ptr %at.stride.1
+  %stride.2 = load i64, ptr %at.stride.2
+  %same.size = icmp eq i64 %size.1, %size.2
+  %same.stride = icmp eq i64 %stride.1, %stride.2
+  %same.axis = and i1 %same.size, %same.stride
+  %axis.next = add i64 %x.axis, 1
+  br i1 %same.axis, label %axis, label %miss
+
+bound.next:
+  %b.next = add i64 %b, 1
+  br label %bound
+
 pair: ; apart if the lower one ends where the other begins, or before
-  %q = phi i64 [ 0, %field ], [ %q.next, %pair.next ]
+  %q = phi i64 [ 0, %bound ], [ %q.next, %pair.next ]
   %q.more = icmp ult i64 %q, %pairs
   br i1 %q.more, label %pair.read, label %grid
 

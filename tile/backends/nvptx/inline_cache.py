@@ -6,13 +6,17 @@ launch, and leaves all other calls to the launch function, or to the cache of an
 
 from __future__ import annotations
 
+import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from tile.backends.capabilities import ArgumentGuard, CallGuards, FastLaunch
-from tile.backends.nvptx.host_code import host_code
+from tile.backends.nvptx.host_code import address_of, host_code, member_offset
+from tile.backends.tensor_handles import TensorHandles
 
 _API = (
     "PyObject_IsTrue",
@@ -34,7 +38,7 @@ _KINDS = (
     "passed",
     "descriptor",
 )  # by their numbers in `inline_cache.ll`
-_ARGUMENT = struct.Struct("=QQQQQqqqQ")
+_ARGUMENT = struct.Struct("=QQQQQqqqQQQ4i")
 
 
 def inline_cache(
@@ -59,8 +63,15 @@ def inline_cache(
     words += [len(guards.states), len(guards.readings)]
     words += [len(guards.arguments) - len(guards.names), len(guards.names)]
     passed = [at for at, one in enumerate(guards.arguments) if one.kind != "constant"]
-    words += [len(guards.limits) + len(passed), *guards.limits, id(_BASE), len(guards.fields)]
-    words.append(len(guards.pairs))
+    words += [len(guards.limits) + len(passed), *guards.limits, id(_BASE)]
+    direct = (one.tensor_kind for one in guards.arguments if one.tensor_kind is not None)
+    handles = next((kind.handles for kind in direct), None)
+    kinds = [_kind(one, handles) for one in guards.arguments]
+    bounds = _bounds(guards, kinds)
+    fields = [one for one in guards.fields if not one.of_base or not any(kinds[one.argument])]
+    words += [len(fields), len(guards.pairs), len(bounds)]
+    words.append(address_of(ctypes.pythonapi.PyLong_FromVoidPtr))
+    words += [0] * 9 if handles is None else [handles.offset, *handles.readers]
     data = [struct.pack("=QQ", id(state), truth) for state, truth in guards.states]
     data += [struct.pack("=QQ", id(read), id(result)) for read, result in guards.readings]
     data += [struct.pack("=Q", id(name)) for name in guards.names]
@@ -70,12 +81,19 @@ def inline_cache(
         position = len(guards.limits) + passed.index(at) if at in passed else 0
         where = _KINDS.index(one.kind), at + 1, position
         numbers = one.least, one.most, one.excluded, id(one.base) if one.base else one.residues
-        data.append(_ARGUMENT.pack(*where, id(one.type), id(one.object), *numbers))
-    for field in guards.fields:
+        member = member_offset(one.type, _BASE) if one.base else 0
+        objects_of = id(one.type), id(one.object)
+        data.append(_ARGUMENT.pack(*where, *objects_of, *numbers, member, *kinds[at]))
+    for field in fields:
         method = getattr(tensor, field.name) if field.is_method else None
         objects.append(method)
         ids = id(field.name), 0 if method is None else id(method), id(field.value)
-        data.append(struct.pack("=5Q", field.argument + 1, field.of_base, *ids))
+        owner = guards.arguments[field.argument].type
+        member = 0 if field.of_base or method else member_offset(owner, field.name)
+        data.append(struct.pack("=6Q", field.argument + 1, field.of_base, *ids, member))
+    for at, numbers in bounds:
+        objects.append(numbers)
+        data.append(struct.pack("=3Q", at, len(numbers) // 2, numbers.ctypes.data))
     data += [struct.pack("=QQ", *pair) for pair in guards.pairs]
     launch: Callable[..., Any] = code.function(words, b"".join(data), (guards, objects))
     return launch
@@ -93,6 +111,25 @@ def _template(guards: CallGuards) -> dict[str, Any]:
 def _varying(guard: ArgumentGuard) -> int:
     """Return the address of an argument's name if a grid function gets each call's value; or 0."""
     return id(guard.name) if guard.name and guard.kind != "constant" else 0
+
+
+def _kind(guard: ArgumentGuard, handles: TensorHandles | None) -> tuple[int, ...]:
+    """Return the numbers of a tensor's kind; zeros if it is not read by such a handle."""
+    kind = guard.tensor_kind
+    return (0,) * 5 if kind is None or kind.handles != handles else kind[1:]
+
+
+def _bounds(guards: CallGuards, kinds: Sequence[tuple[int, ...]]) -> list[tuple[int, Any]]:
+    """Return the sizes and strides of bases that are read by handles, each with its tensor.
+
+    Tensors are numbered in the order of arguments.
+    """
+    arrays = [at for at, one in enumerate(guards.arguments) if _is_array(one)]
+    bounds: dict[int, list[int]] = {}
+    for field in guards.fields:
+        if field.of_base and any(kinds[field.argument]):
+            bounds.setdefault(arrays.index(field.argument), []).extend(field.value)
+    return [(at, np.array(numbers, np.int64)) for at, numbers in bounds.items()]
 
 
 def _is_array(guard: ArgumentGuard) -> bool:

@@ -151,6 +151,7 @@ class LoadedKernel:
             kernel.maps,
             kernel.attributes,
             (ctypes.c_int32 * 1)() if kernel.faults is None else kernel.faults.fields,
+            driver.direct("cuTensorMapReplaceAddress"),
         ).bound()
 
     def assemble(self) -> None:

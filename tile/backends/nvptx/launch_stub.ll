@@ -5,7 +5,8 @@
 %table = type {
   ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ; of Python, in the order of `_API`
   ptr, ptr, ptr, ptr,     ; cuLaunchKernelEx, CUfunction, the reader of the stream, the report
-  i64, i64, i64, i64, i64 ; arguments of a call, moves, words of the block, addresses, offset of the configuration
+  i64, i64, i64, i64, i64, ; arguments of a call, moves, words of the block, addresses, offset of the configuration
+  ptr                     ; cuTensorMapReplaceAddress
 } ; the moves and the block follow
 %move = type { i32, i32, i32, i32 } ; format, argument, item of it or -1, offset in the block
 
@@ -35,9 +36,10 @@ entry:
   %words = extractvalue %table %table, 17
   %addresses = extractvalue %table %table, 18
   %config.offset = extractvalue %table %table, 19
+  %replace = extractvalue %table %table, 20
   %move = getelementptr %table, ptr %at.table, i64 1
   %content = getelementptr %move, ptr %move, i64 %moves
-  %block = alloca i64, i64 %words, align 16
+  %block = alloca i64, i64 %words, align 64
   %base = ptrtoint ptr %block to i64
   %is.expected = icmp eq i64 %given, %expected
   br i1 %is.expected, label %check.report, label %refuse
@@ -85,6 +87,7 @@ read:
     i32 2, label %int
     i32 3, label %float
     i32 4, label %bool
+    i32 5, label %map
   ]
 
 unsigned: ; 64 bits
@@ -134,6 +137,23 @@ bool:
   store i8 %b.byte, ptr %target
   %b.suspect = icmp slt i32 %b, 0
   br i1 %b.suspect, label %refuse, label %moved
+
+map: ; for an array at an address, to which the word after the map is added
+  %array = call i64 %as.unsigned(ptr %object)
+  %at.addend = getelementptr i8, ptr %target, i64 128
+  %addend = load i64, ptr %at.addend
+  %map.address = add i64 %array, %addend
+  %misaligned = and i64 %map.address, 15
+  %is.aligned = icmp eq i64 %misaligned, 0
+  %is.array = icmp ne i64 %array, -1
+  %is.mapped = and i1 %is.aligned, %is.array
+  br i1 %is.mapped, label %map.replace, label %refuse
+
+map.replace:
+  %map.pointer = inttoptr i64 %map.address to ptr
+  %replaced = call i32 %replace(ptr %target, ptr %map.pointer)
+  %is.replaced = icmp eq i32 %replaced, 0
+  br i1 %is.replaced, label %moved, label %refuse
 
 check.error:
   %error = call ptr %occurred()

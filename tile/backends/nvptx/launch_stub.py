@@ -24,7 +24,8 @@ from tile.backends.nvptx.host_code import HostCode, address_of, host_code
 CONFIG = struct.Struct("=7I4xQ16s")
 _STREAM = 32  # the stream's offset
 
-_FORMATS = "Qqif?"  # by their numbers in `launch_stub.ll`
+MAP = "m"
+_FORMATS = "Qqif?" + MAP  # by their numbers in `launch_stub.ll`
 
 _API = (
     "PyLong_AsUnsignedLong",
@@ -45,7 +46,8 @@ _WORD = 8  # bytes
 class Move(NamedTuple):
     """Write an argument of the call, or an item of it (unless -1), at an offset of the block.
 
-    format: as in `struct`, one of `_FORMATS`.
+    format: as in `struct`, one of `_FORMATS`; or `MAP`, for the address in a tensor map, to which
+    the word after the map is added, and which the driver writes.
     """
 
     format: str
@@ -71,6 +73,7 @@ class Block(NamedTuple):
 class Driver(NamedTuple):
     """The functions that a launch calls, and the handle of the kernel.
 
+    replace: `cuTensorMapReplaceAddress`, for a block with tensor maps.
     report: the record of a kernel with assertions; it launches while the first number is 0.
     attributes: alive as long as the stub, since the block has their address.
     """
@@ -80,6 +83,12 @@ class Driver(NamedTuple):
     stream: Callable[[], int]
     report: ctypes.Array[ctypes.c_int32]
     attributes: Any
+    replace: Any = None
+
+
+def has_native_stubs() -> bool:
+    """Return True if stubs are machine code, which tensor maps in blocks need."""
+    return host_code("launch_stub", *_API) is not None
 
 
 def launch_stub(block: Block, driver: Driver) -> FastLaunch:
@@ -99,6 +108,7 @@ def _native_stub(code: HostCode, block: Block, driver: Driver) -> FastLaunch:
         len(block.content) // _WORD,
         block.addresses,
         block.config,
+        0 if driver.replace is None else address_of(driver.replace),
     ]
     moves = [
         struct.pack("=IIiI", _FORMATS.index(one.format), one.argument, one.item, one.offset)

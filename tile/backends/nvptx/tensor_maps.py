@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.launch_metadata import TensorMap
+from tile.backends.nvptx.launch_metadata import MAP_BYTES, TensorMap
 from tile.errors import BackendError, ExecutionError
 
 CACHE_SIZE = 256  # cached maps of one parameter; a full cache is cleared
@@ -85,6 +85,23 @@ class MapEncoder:
     def lookup(self, arguments: Sequence[Any]) -> MapLookup:
         """Return the maps of launches with these arguments; None stands for any number."""
         return MapLookup(self._find, [arguments[number] for number in self.parameters])
+
+    def template(self, arguments: Sequence[Any]) -> tuple[int, bytes] | None:
+        """Return the map of the latest launch, and what is added to the address of its array.
+
+        None if maps of launches with these arguments, of which None stands for any number, differ
+        in more than the address; or if there is none.
+        """
+        base, *others = [arguments[number] for number in self.parameters]
+        if base is not None or None in others:
+            return None
+        latest = self._latest.get(tuple(map(int, others)))
+        if latest is None:
+            return None
+        offset = self.itemsize * self.description.offset.of(
+            others[: len(self.description.offset.parameters)]
+        )
+        return offset, ctypes.string_at(latest.address, MAP_BYTES)
 
     def encoded(self, arguments: Sequence[Any]) -> EncodedMap:
         """Return the map for a launch with these arguments. Raises `UnmappableError`."""

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tile.backends.capabilities import DescriptorMaker, MakerOf
 from tile.errors import ArgumentTypeError, ArgumentValueError, TypeRuleError
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.types import I32, I64, Pointer, Scalar
@@ -34,7 +36,7 @@ SIGNATURE = re.compile(r"tensordesc<(\w+)\[([\d,]*)\](?:,(\w+))?>")
 
 
 @public_class
-@dataclass
+@dataclass(slots=True)  # which machine code reads, and writes in those that it makes
 class TensorDescriptor(Adaptable):
     """An array of 1 to 5 axes that is contiguous along the last axis.
 
@@ -71,6 +73,10 @@ class TensorDescriptor(Adaptable):
         round_f32_to_tf32: bool = False,
     ) -> TensorDescriptor:
         """Return the descriptor of a whole array of NumPy, torch, CuPy or another library."""
+        if cls is TensorDescriptor and not round_f32_to_tf32:
+            made: TensorDescriptor | None = _making.make(tensor, block_shape, padding)
+            if made is not None:
+                return made
         bounds = _tensor_bounds(tensor, block_shape, padding)
         if bounds is None or round_f32_to_tf32 or cls is not TensorDescriptor:
             try:
@@ -86,6 +92,8 @@ class TensorDescriptor(Adaptable):
         descriptor.shape, descriptor.strides = bounds
         descriptor.block_shape = block_shape
         descriptor.padding = padding
+        descriptor.round_f32_to_tf32 = False
+        _making.remember(tensor, block_shape, padding, bounds)
         return descriptor
 
     def adapted(self, label: str) -> DescriptorParts:
@@ -107,6 +115,42 @@ def _check_rounding(rounded: bool) -> None:
 
 
 Bounds = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class _Making:
+    """Makes descriptors of plain tensors by a backend's maker, if there is one."""
+
+    def __init__(self) -> None:
+        self.maker_of: MakerOf | None = None
+        self.make: Callable[[Any, Any, Any], TensorDescriptor | None] = _make_none
+        self._maker: DescriptorMaker | None = None
+
+    def remember(self, tensor: Any, block: Any, padding: str, bounds: Bounds) -> None:
+        """Let the maker make the next descriptor like that of a tensor, block and padding."""
+        if self.maker_of is None:
+            return
+        if self._maker is None or self._maker.is_full:
+            torch = sys.modules["torch"]
+            tensors = torch.Tensor, torch.nn.Parameter
+            self._maker = self.maker_of(TensorDescriptor, tensors, tensor)
+            if self._maker is None:
+                self.maker_of = None
+                return
+            self.make = self._maker.make
+        self._maker.add(tensor, block, padding, bounds)
+
+
+def _make_none(tensor: Any, block: Any, padding: str) -> None:
+    """Leave all descriptors to `from_tensor`."""
+
+
+_making = _Making()
+
+
+def make_descriptors_by(maker_of: MakerOf, arguments: Sequence[Any]) -> None:
+    """Make descriptors by a backend's maker, if one is among the arguments of a launch."""
+    if _making.maker_of is None and any(type(one) is TensorDescriptor for one in arguments):
+        _making.maker_of = maker_of
 
 
 def _tensor_bounds(tensor: Any, block_shape: Sequence[int], padding: str) -> Bounds | None:
