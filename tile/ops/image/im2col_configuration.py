@@ -12,8 +12,7 @@ from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.im2col_windows import fits_descriptor
 from tile.ops.image.pixels import order_of
-from tile.ops.linear.configurations import PORTABLE, tiles
-from tile.ops.linear.few_tiles import dependent
+from tile.ops.linear.configurations import PORTABLE, dependent, tiles
 
 LEAST_CHANNELS = 32  # of an iteration
 # Persistent programs, alone on a multiprocessor, by backend: as many as an H200 has.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.images import Image
 from tile.ops.image.pixels import order_of
-from tile.ops.linear.few_tiles import is_aligned
+from tile.ops.linear.alignment import is_aligned
 from tile.ops.linear.strided import Strided
 from tile.ops.linear.strided_matmul import strided_matmul
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from tile.ops.core.call import Call, Operand
 from tile.ops.core.tables import ANY, Configuration, Table
-from tile.ops.linear.configurations import PORTABLE, tiles, tiles_of
-from tile.ops.linear.few_tiles import dependent
+from tile.ops.linear.configurations import PORTABLE, dependent, tiles, tiles_of
 
 VECTOR = 4  # channels of a run that are loaded at once
 # For 16-bit types. REST: pixels of a tile besides BLOCK_M. CACHE: of copies of vectors; parts of a

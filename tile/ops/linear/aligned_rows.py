@@ -15,7 +15,7 @@ import tile.language as tl
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
-from tile.ops.linear.few_tiles import is_aligned
+from tile.ops.linear.alignment import is_aligned
 from tile.ops.linear.strided import Strided
 
 # Elements: TMA loads rows of 128 bytes, which lie in one line of the L2 cache each.

@@ -18,6 +18,11 @@ def tiles(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[str, 
     return {**blocks, "num_warps": warps, "num_stages": stages}
 
 
+def dependent(m: int, n: int, k: int, warps: int = 4, stages: int = 3) -> dict[str, Any]:
+    """Return a configuration whose launches are dependent."""
+    return {**tiles(m, n, k, warps, stages), "launch_pdl": True}
+
+
 PORTABLE: dict[Bounds, Configuration] = {
     (16, ANY, ANY): tiles(16, 64, 32),
     (ANY, ANY, ANY): tiles(64, 64, 32),
