@@ -38,10 +38,11 @@ def test_configurations_of_a_gpu(
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
-@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize(("parts", "group"), [(1, 64), (3, 64), (3, 32)])
 def test_many_rows_expand_weights_first(
-    backend: str, parts: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+    backend: str, parts: int, group: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Parts are expanded while programs multiply by the part before, if bytes have steps of 32."""
     monkeypatch.setitem(EXPANDED_ROWS, "interp", 100)
     monkeypatch.setitem(EXPANDED_BYTES, "interp", 170 * 192 * 2 // parts)
     random = np.random.default_rng(0)
@@ -49,7 +50,7 @@ def test_many_rows_expand_weights_first(
     weights = random.standard_normal((170, 192)).astype(kind) / 64
     a = random.standard_normal((130, 192)).astype(kind)
     with tile.backend(backend):
-        packed, scales = tile.ops.pack_int4(weights, 64)
+        packed, scales = tile.ops.pack_int4(weights, group)
         tile.ops.int4_matmul.plans.clear()
         result = tile.ops.int4_matmul(a, packed, scales).astype(np.float64)
         tile.ops.int4_matmul.plans.clear()
@@ -59,7 +60,11 @@ def test_many_rows_expand_weights_first(
 
 
 @pytest.mark.parametrize(("rows", "limit"), [(3, 2**31), (3, 1), (40, 2**31), (130, 2**31)])
-def test_strides_of_weights(rows: int, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("expanded", [2**25, 2**14])
+def test_strides_of_weights(
+    rows: int, limit: int, expanded: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXPANDED_BYTES, "interp", expanded)
     monkeypatch.setattr(int4_rows, "INT32_LIMIT", limit)
     monkeypatch.setitem(REGISTER_ROWS, "interp", 16)
     monkeypatch.setitem(EXPANDED_ROWS, "interp", 100)

@@ -15,6 +15,7 @@ import tile
 from tests.ops.cases import EVERYWHERE, FIRST, Case, function_of
 from tests.sampling import sample
 from tile.ops.linear.configurations import tiles
+from tile.ops.linear.int4_expanded import EXPANDED_BYTES
 from tile.runtime.jit import JITFunction
 
 pytest.importorskip("llvmlite")
@@ -55,6 +56,31 @@ def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
     for text in compiled.values():
         assert not accesses_before_waiting(text)
         assemble(text, "sm_90a")
+
+
+def test_weights_are_expanded_while_a_dot_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One store, one barrier and two prefetches an iteration; no wait for the iteration's dot."""
+    texts: list[str] = []
+
+    def compile_only(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        def launch(*args: Any, **options: Any) -> None:
+            texts.append(kernel.warmup(*args, grid=grid, **options).asm["thread"])
+
+        return launch
+
+    monkeypatch.setattr(JITFunction, "__getitem__", compile_only)
+    monkeypatch.setitem(EXPANDED_BYTES, "nvptx", 2**21)
+    # By groups before rows, as `pack_int4` stores them.
+    packed = np.zeros((4, 4096, 64), np.uint8).swapaxes(0, 1)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.int4_matmul(np.zeros((2048, 512), np.float16), packed, np.zeros((4, 4096), "f4").T)
+    first, multiply, last = texts
+    loop = re.search(r" = for .*?\n  }", multiply, re.S)
+    assert loop is not None and "wgmma" not in first and "inline_asm" not in last
+    operations = re.findall(r"^ +(?:%[^=]*= )?(\w+)", loop[0], re.M)
+    counted = ("wgmma", "tma_load", "inline_asm", "prefetch", "store", "barrier")
+    assert [operations.count(name) for name in counted] == [1, 2, 1, 2, 1, 1]
+    assert re.findall("pending = .", loop[0]) == ["pending = 1"]
 
 
 def accesses_before_waiting(text: str) -> str:
