@@ -7,10 +7,12 @@ import os
 if os.environ.get("TILE_PEER") == "triton":
     import triton as compiler
     import triton.language as tl
+    from triton.language.extra import libdevice
     from triton.tools.tensor_descriptor import TensorDescriptor
 else:
     import tile as compiler
     import tile.language as tl
+    from tile.language.extra import libdevice
 
     TensorDescriptor = compiler.TensorDescriptor
 
@@ -22,7 +24,8 @@ jit = compiler.jit
 @jit
 def gelu(x):
     # By tanh: x * sigmoid(2 * 0.79788 * (x + 0.044715 * x ** 3)), whose power of e is one of 2.
-    return x / (1.0 + tl.exp2(x * (-2.302208198 - 0.1029432396 * x * x)))
+    power = tl.exp2(x * (-2.302208198 - 0.1029432396 * x * x))
+    return libdevice.fast_dividef(x, 1.0 + power)
 
 
 @jit
