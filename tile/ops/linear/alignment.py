@@ -1,4 +1,4 @@
-"""Where rows of matrices of 16-bit elements begin, in terms of TMA and the L2 cache."""
+"""Alignment of rows of 16-bit matrices, as TMA and the L2 cache ask for it."""
 
 from __future__ import annotations
 
