@@ -8,6 +8,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from tile.ir.op_definition import OpDef
 from tile.ir.ops import math as math_ops
 from tile.ir.ops import shape as shape_ops
 from tile.ir.semantics import Array, numpy_dtype
+from tile.ir.semantics.libdevice.piecewise import pi
 from tile.ir.types import Pointer, Scalar
 
 check = settings(max_examples=50, deadline=None)
@@ -612,6 +614,35 @@ def test_functions_at_the_ends(ty: Scalar) -> None:
     }
     for name, want in tables.items():
         assert_same(function(name)(x), array(want, ty), x)
+
+
+def exact_erf(x: float) -> Decimal:
+    """Return erf by its series."""
+    with localcontext(prec=60):
+        number = Decimal(x)
+        term = total = number
+        n = 0
+        while abs(term) > Decimal(10) ** -50 * abs(number):
+            n += 1
+            term *= -number * number / n
+            total += term / (2 * n + 1)
+        return 2 * total / pi().sqrt()
+
+
+def test_erf_of_f64_is_within_one_ulp() -> None:
+    edges = np.array([0.75, 2.0, 4.0, 5.9])
+    around = [edges, np.nextafter(edges, 0), np.nextafter(edges, 9), 10.0 ** np.arange(-20.0, 0)]
+    random = np.random.default_rng(0)
+    x = np.concatenate([*around, random.uniform(0, 6, 700), random.uniform(0, 1.2, 700)])
+    y = function("erf")(x)
+    ulps = [
+        abs(Decimal(float(result)) - exact_erf(float(value))) / Decimal(float(np.spacing(result)))
+        for value, result in zip(x, y, strict=True)
+    ]
+    assert max(ulps) < 0.95
+    far = np.array([6.0, 7.0, 1e300, math.inf, math.nan])
+    assert_same(function("erf")(far), np.array([1.0, 1.0, 1.0, 1.0, math.nan]), far)
+    assert function("erf")(np.array(0.5)).shape == ()
 
 
 def test_erf_of_f32_is_almost_correctly_rounded() -> None:

@@ -33,7 +33,8 @@ from tile.ir.semantics.arith import (
 )
 from tile.ir.semantics.cast import bitcast, cast, constant, conversion, narrow, printable, widen
 from tile.ir.semantics.dot import dot, round_to_tf32, truncate_mantissa
-from tile.ir.semantics.math import elementwise, erf_f32, erf_f64, fma, rsqrt
+from tile.ir.semantics.erf import erf_f32, erf_f64
+from tile.ir.semantics.math import elementwise, fma, rsqrt
 from tile.ir.semantics.reduce import Combine, argreduce, reduce, reduce_region, scan, scan_region
 from tile.ir.semantics.shape import (
     arange,

@@ -1,4 +1,4 @@
-"""Elementwise functions of floats, with the error function and fma, which NumPy lacks.
+"""Elementwise functions of floats, with fma, which NumPy lacks; `erf` has the error function.
 
 f32 and f64 are as accurate as NumPy's SIMD kernels: a few units in the last place; `sqrt`, `floor`,
 `ceil`, `trunc` and `rint` are exact. f16 and bf16 are computed in f32 and rounded once. Arguments
@@ -20,68 +20,6 @@ import numpy as np
 
 from tile.ir.numpy_dtypes import BF16, F16, F32, F64, Array, ByDtype, Unary, each
 from tile.ir.semantics.cast import narrow, round_to_odd_f32, through_f32_unary, widen
-
-BLOCK = 1 << 14  # elements computed at a time, so that intermediate values stay in cache
-
-# erf(x) / x as a quotient of polynomials in x * x, on |x| <= 4, fitted by weighted least squares.
-# Its relative error, 2.6e-9, is less than 1/20 of the rounding error of f32. Lowest power first.
-F32_LIMIT = 4.0
-F32_NUMERATOR = (
-    1.1283791699732557,
-    0.1928789905196938,
-    0.0557496326482994,
-    0.004226507086961894,
-    0.00041128080305766814,
-    6.79146106059804e-06,
-)
-F32_DENOMINATOR = (
-    1.0,
-    0.5042679885935385,
-    0.11749550649414484,
-    0.016295183426334296,
-    0.0014212143815689833,
-    7.256461330371874e-05,
-    2.604909109197652e-07,
-)
-
-
-def erf_f32(x: Array) -> Array:
-    """Return erf of f32 values, computed in f64 and rounded once: within 0.6 ulp."""
-    return _in_blocks(_erf_f32, x)
-
-
-def erf_f64(x: Array) -> Array:
-    """Return erf of f64 values, by the C library: within 1 ulp."""
-    return np.fromiter(map(math.erf, x.ravel().tolist()), F64, x.size).reshape(x.shape)
-
-
-def _in_blocks(function: Unary, x: Array) -> Array:
-    if x.size <= BLOCK:
-        return function(x)
-    source = x.reshape(-1)
-    result = np.empty_like(source)
-    for start in range(0, source.size, BLOCK):
-        result[start : start + BLOCK] = function(source[start : start + BLOCK])
-    return result.reshape(x.shape)
-
-
-def _polynomial(coefficients: tuple[float, ...], t: Array) -> Array:
-    """Evaluate a polynomial by Horner's rule; coefficients start with the lowest power."""
-    value = t * coefficients[-1]
-    value += coefficients[-2]
-    for coefficient in coefficients[-3::-1]:
-        value *= t
-        value += coefficient
-    return value
-
-
-def _erf_f32(x: Array) -> Array:
-    y: Array = np.minimum(np.maximum(x, -F32_LIMIT), F32_LIMIT).astype(F64)
-    t = y * y
-    ratio: Array = _polynomial(F32_NUMERATOR, t)
-    ratio /= _polynomial(F32_DENOMINATOR, t)
-    ratio *= y
-    return ratio.astype(F32)
 
 
 def elementwise(f32: Unary, f64: Unary | None = None) -> ByDtype[Unary]:

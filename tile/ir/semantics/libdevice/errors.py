@@ -14,8 +14,9 @@ from decimal import Decimal, localcontext
 import numpy as np
 
 from tile.ir.numpy_dtypes import Array
+from tile.ir.semantics.erf import erf_f64
 from tile.ir.semantics.libdevice.piecewise import Piecewise, pi, piecewise
-from tile.ir.semantics.math import erf_f64, fma
+from tile.ir.semantics.math import fma
 
 FAR = 12.0  # beyond, 14 terms of the asymptotic expansion are below 1e-18
 DEGREE = 20

@@ -16,6 +16,7 @@ import numpy as np
 
 from tile.ir.numpy_dtypes import F32, F64, Array
 from tile.ir.semantics.arith import mulhi
+from tile.ir.semantics.erf import erf_f64
 from tile.ir.semantics.libdevice import (
     bessel,
     bits,
@@ -25,7 +26,7 @@ from tile.ir.semantics.libdevice import (
     rounding,
 )
 from tile.ir.semantics.libdevice.elementary import classify, in_f64
-from tile.ir.semantics.math import erf_f64, fma
+from tile.ir.semantics.math import fma
 from tile.ir.types import SCALARS, Scalar
 
 Function = Callable[..., Array]
