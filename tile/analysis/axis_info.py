@@ -47,7 +47,8 @@ from dataclasses import dataclass, replace
 from tile.analysis.axis_lattice import AxisInfo, divisor, uniform, unknown
 from tile.analysis.axis_rules import rule_of
 from tile.analysis.dataflow import Conditional, compared
-from tile.analysis.ranges import Ranges, ranges
+from tile.analysis.memo import memoized
+from tile.analysis.ranges import Ranges, compute_ranges
 from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory, shape
@@ -79,8 +80,12 @@ def axis_info(function: Function, *, wraps: bool = False) -> AxisInfoResult:
 
     With `wraps=True`, signed arithmetic may overflow, and a run counts up modulo 2**bits.
     """
-    intervals = ranges(function, wraps=wraps)
-    return AxisInfoResult(_AxisInfo(intervals).run(function), intervals)
+
+    def compute() -> AxisInfoResult:
+        intervals = compute_ranges(function, wraps=wraps)
+        return AxisInfoResult(_AxisInfo(intervals).run(function), intervals)
+
+    return memoized(function, ("axis_info", wraps), compute)
 
 
 class _AxisInfo(Conditional[AxisInfo]):

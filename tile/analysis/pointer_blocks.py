@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 from tile.analysis.axis_lattice import divisor
 from tile.analysis.dot_tiles import column_split
@@ -75,6 +76,8 @@ class PointerBlocks:
 
     def __init__(self, function: Function) -> None:
         self.function = function
+        self._ascending: list[tuple[Value, Polynomial, Sequence[int]]] = []
+        self._split = 0  # the number of forms that `ascending` has seen
 
     @cached_property
     def forms(self) -> IndexForms:
@@ -280,10 +283,13 @@ class PointerBlocks:
 
         reach: the greatest index that is added to it.
         """
-        starts = list(self.starts(op, start))
-        if not may_be_negative and not self.is_positive(start, starts):
+        interval, whole = self.forms.interval(start), Interval(I32.min_value, I32.max_value - reach)
+        is_positive = may_be_negative or (interval is not None and interval.low >= 0)
+        fits = interval is not None and interval.meet(whole) == interval
+        starts = [] if is_positive and fits else list(self.starts(op, start))
+        if not is_positive and not self.is_positive(starts):
             raise NoFormError("a start is not proven to be positive or zero; tl.assume can say so")
-        if not self.fits(start, starts, reach):
+        if not fits and not _fits(starts, reach):
             raise NoFormError("a start is not proven to fit i32")
 
     def wrapped(self, op: Operation, wrap: Wrap, start: Polynomial, masked: bool) -> Polynomial:
@@ -317,16 +323,28 @@ class PointerBlocks:
         count as if all numbers up to twice the start followed it.
         """
         blocks = {op.block, *[parent.block for parent in op.ancestors()]}
-        for value, form in list(self.forms.computed()):
-            if form.wraps or value.block not in blocks:
-                continue
-            uniform, steps = self.split_indices(form.polynomial)
-            if any(step.number is None or step.number < 1 for step in steps.values()):
+        for value, uniform, axes in self.ascending():
+            if value.block not in blocks:
                 continue
             if uniform == start:
-                yield value, max([value.type.shape[axis] - 1 for axis in steps], default=0)
+                yield value, max([value.type.shape[axis] - 1 for axis in axes], default=0)
             elif _is_multiple(uniform, start):
                 yield value, _FAR
+
+    def ascending(self) -> list[tuple[Value, Polynomial, Sequence[int]]]:
+        """Return the values that are a part without indices and indices times positive numbers.
+
+        Each comes with that part and the axes of the indices.
+        """
+        computed = list(islice(self.forms.computed(), self._split, None))
+        self._split += len(computed)
+        for value, form in computed:
+            if form.wraps:
+                continue
+            uniform, steps = self.split_indices(form.polynomial)
+            if not any(step.number is None or step.number < 1 for step in steps.values()):
+                self._ascending.append((value, uniform, tuple(steps)))
+        return self._ascending
 
     def split_indices(self, number: Polynomial) -> tuple[Polynomial, dict[int, Polynomial]]:
         """Return the part of a polynomial without indices, and by what each index is multiplied."""
@@ -335,18 +353,15 @@ class PointerBlocks:
         except NoFormError:
             return number, {}
 
-    def is_positive(self, start: Polynomial, starts: Sequence[tuple[Value, int]]) -> bool:
-        """Return True if a start is not negative."""
+    def is_positive(self, starts: Sequence[tuple[Value, int]]) -> bool:
+        """Return True if one of the values of which a start is the least is not negative."""
         intervals = [self.forms.ranges.of(value) for value, _ in starts]
-        intervals.append(self.forms.interval(start))
         return any(interval is not None and interval.low >= 0 for interval in intervals)
 
-    def fits(self, start: Polynomial, starts: Sequence[tuple[Value, int]], reach: int) -> bool:
-        """Return True if a start, and the sum of it and an index up to `reach`, fit 32 bits."""
-        interval, whole = self.forms.interval(start), Interval(I32.min_value, I32.max_value - reach)
-        if interval is not None and interval.meet(whole) == interval:
-            return True
-        return any(value.type.element is I32 and count >= reach for value, count in starts)
+
+def _fits(starts: Sequence[tuple[Value, int]], reach: int) -> bool:
+    """Return True if one of the values is the sum of a start and an index up to `reach`, as i32."""
+    return any(value.type.element is I32 and count >= reach for value, count in starts)
 
 
 def _number(coefficients: dict[int, Polynomial], axis: int) -> int | None:
@@ -355,7 +370,7 @@ def _number(coefficients: dict[int, Polynomial], axis: int) -> int | None:
 
 def _is_multiple(number: Polynomial, other: Polynomial) -> bool:
     """Return True if a number is another one, which is not zero, times a constant above 1."""
-    if not other.terms:
+    if not other.terms or len(number.terms) != len(other.terms):
         return False
     monomial, coefficient = other.terms[0]
     multiple = dict(number.terms).get(monomial, 0) // coefficient

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from tile.analysis import interval
 from tile.analysis.dataflow import Conditional, compared
 from tile.analysis.interval import BOOL, Interval, full
+from tile.analysis.memo import memoized
 from tile.ir.core import Function, Operation, Value
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, indexing, program, reduce, shape
@@ -186,6 +187,11 @@ def ranges(function: Function, *, wraps: bool = True) -> Ranges:
     With `wraps=False`, signed arithmetic is assumed not to overflow, which holds for the address
     arithmetic of a correct program.
     """
+    return memoized(function, ("ranges", wraps), lambda: compute_ranges(function, wraps=wraps))
+
+
+def compute_ranges(function: Function, *, wraps: bool) -> Ranges:
+    """Return what `ranges` returns, without looking for the latest result."""
     walk = _Ranges(wraps)
     facts = walk.run(function)
     return Ranges(facts, walk.refined, wraps)

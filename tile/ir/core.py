@@ -11,7 +11,7 @@ survives the removal of the current operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -386,6 +386,8 @@ class Function:
         self.kernel = kernel
         self.noinline = noinline
         self.loc = loc
+        # Results of analyses, each with the state of the function that it is of.
+        self.analyses: dict[Hashable, tuple[Any, Any]] = {}
 
     @property
     def args(self) -> list[Value]:

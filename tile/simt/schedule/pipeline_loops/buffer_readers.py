@@ -27,7 +27,7 @@ from tile.ir.types import Tile, with_layout
 from tile.simt.hopper.tma_boxes import MAX_BOX
 from tile.simt.hopper.wgmma_layouts import wgmma_buffer_layout
 from tile.simt.layouts.blocked import grid_of, row_major
-from tile.simt.layouts.dims import OFFSET
+from tile.simt.layouts.dims import OFFSET, unpack
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
 from tile.simt.ops import shared
@@ -188,30 +188,36 @@ def operand_buffer_layout(operands: Iterable[Reader], major: int) -> LinearLayou
 
     None if no wgmma can. major: the axis along which the buffer's elements are contiguous.
     """
-    layouts = (_buffer_layout(operand, major) for operand in operands)
+    layouts = (_contiguous_along(_buffer_layouts(operand), major) for operand in operands)
     return next((layout for layout in layouts if layout is not None), None)
 
 
 def readable_from(operands: Iterable[Reader], layout: LinearLayout) -> list[Reader]:
     """Return the operands that wgmmas can read from a buffer of the tile in a layout."""
     axes = range(len(layout.outs))
-    return [
-        operand
-        for operand in operands
-        if any(_buffer_layout(operand, axis) == layout for axis in axes)
-    ]
+    readable = []
+    for operand in operands:
+        layouts = list(_buffer_layouts(operand))
+        if any(_contiguous_along(layouts, axis) == layout for axis in axes):
+            readable.append(operand)
+    return readable
 
 
-def _buffer_layout(reader: Reader, major: int) -> LinearLayout | None:
-    """Return the layout of a buffer, contiguous along an axis of the tile, for a wgmma operand."""
+def _buffer_layouts(reader: Reader) -> Iterator[LinearLayout]:
+    """Yield the layouts of a buffer for a wgmma operand, by the axis along which it is contiguous.
+
+    They are layouts of the tile.
+    """
     operand = (Operand.LEFT, Operand.RIGHT)[reader.index]
     for along in (0, 1):
         layout = wgmma_buffer_layout(reader.op, operand, reader.tile, along)
         if layout is not None:
-            layout = reader.before(layout)
-            if layout.bases(OFFSET)[0][major]:
-                return layout
-    return None
+            yield reader.before(layout)
+
+
+def _contiguous_along(layouts: Iterable[LinearLayout], major: int) -> LinearLayout | None:
+    """Return the first layout whose elements are contiguous along an axis; None without one."""
+    return next((x for x in layouts if unpack(x.images(OFFSET)[0], x.outs)[major]), None)
 
 
 # -- replacement

@@ -11,7 +11,7 @@ from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.dot_tiles import feeds_dot
 from tile.ir.core import Function, Operation, Value
-from tile.ir.effects import effects, is_plain_load, is_pure, is_zero, iterations
+from tile.ir.effects import is_plain_load, is_pure, is_zero, iterations
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.control import WarpSpecialize
@@ -499,8 +499,14 @@ def _is_unguarded(load: Operation) -> bool:
 
 
 def _orders_memory(op: Operation) -> bool:
-    """Return True if loads after an operation may have to observe what others wrote."""
-    return Effect.SYNC in effects(op) or (op.has_trait(Trait.ATOMIC) and op["order"].acquires)
+    """Return True if loads after an operation may have to observe what others wrote.
+
+    Those nested in it are not looked at: a walk visits them.
+    """
+    if op.defn.effect is Effect.NONE or op.defn is memory.load:  # most operations; flags are slow
+        return bool(op.attributes.get("volatile"))
+    own = Effect.SYNC in op.defn.effect or op.attributes.get("volatile")
+    return own or (op.has_trait(Trait.ATOMIC) and op["order"].acquires)
 
 
 def _writes(op: Operation) -> bool:
