@@ -14,6 +14,7 @@ import torch
 
 import tile
 from tests.backends.nvptx.test_inline_cache import Calls
+from tile.backends.nvptx.address_reader import address_reader
 from tile.backends.nvptx.descriptor_maker import ENTRIES, descriptor_maker
 from tile.backends.tensor_handles import tensor_kind
 from tile.runtime.arguments import tensor_descriptor
@@ -191,3 +192,43 @@ def test_made_descriptors_are_objects_like_others(making: Any) -> None:
     del made, cycle
     gc.collect()
     assert freed() is None
+
+
+# -- addresses that machine code compares
+
+
+def test_addresses_of_tensors() -> None:
+    x, y, z = (torch.zeros(16) for _ in range(3))
+    reader = address_reader((torch.Tensor, torch.nn.Parameter), x, 3)
+    assert reader is not None and reader.read(x, y, z) is None
+    addresses = tuple(one.data_ptr() for one in (x, y, z))
+    reader.remember(addresses)
+    for same in ((x, y, z), ([x, y], z), ((x,), (y, z)), ([], x, [y, torch.nn.Parameter(z)])):
+        assert reader.read(*same) is addresses
+    others: list[Any] = [(), (x,), (x, y), (x, z, y), (x, y, z, z), ([x, y, z], x), (x, y, z[1:])]
+    others += [(x, y, None), ([x, y], None), ([x, [y, z]],), ({x, y, z},), (x, y, z.to_sparse())]
+    assert not any(reader.read(*other) for other in others)
+    rows: list[Any] = []
+    torch.vmap(lambda row: rows.append(reader.read(x, y, row)) or row)(torch.zeros(2, 4))
+    assert rows == [None]
+    reader.remember(tuple(one.data_ptr() for one in (z, y, x)))
+    assert reader.read(x, y, z) is None and reader.read(z, y, x) is not None
+
+
+def test_references_of_addresses() -> None:
+    tensors = [torch.zeros(16) for _ in range(3)]
+    reader = address_reader((torch.Tensor, torch.nn.Parameter), tensors[0], 3)
+    assert reader is not None
+    addresses = tuple(one.data_ptr() for one in tensors)
+    reader.remember(addresses)
+    objects = [addresses, *tensors, None]
+    before = [sys.getrefcount(one) for one in objects]
+    for _ in range(1000):
+        reader.read(tensors)
+        reader.read(tensors, None)
+    after = [sys.getrefcount(one) for one in objects]
+    assert max(abs(x - y) for x, y in zip(before, after, strict=True)) < 100
+    alive = weakref.ref(reader.read)
+    del reader
+    gc.collect()
+    assert alive() is None

@@ -179,6 +179,23 @@ class ArgumentGuard(NamedTuple):
     tensor_kind: TensorKind | None = None
 
 
+class AddressReader(Protocol):
+    """Tells that the addresses of tensors are those of an earlier call.
+
+    read: takes tensors, and lists and tuples of them. It returns the tuple that `remember` got, if
+        it has their addresses in order; else None.
+    """
+
+    read: Callable[..., tuple[int, ...] | None]
+
+    def remember(self, addresses: tuple[int, ...]) -> None:
+        """Return these addresses, as many as the tensors, as long as they are the same."""
+
+
+ReaderOf = Callable[[tuple[type, type], Any, int], "AddressReader | None"]
+"""Takes the two classes of plain tensors, one such tensor, and the number of tensors."""
+
+
 class FieldGuard(NamedTuple):
     """A condition on an attribute of a descriptor, or of its base: that it is equal to `value`.
 
@@ -222,14 +239,15 @@ class BoundLaunch(NamedTuple):
     `run` a number or what stands for it, returns a function of the values passed alone, after the
     tuples of items. inline_cache: takes guards, a function to call with the tensors, `run`, the
     kernel, and a function for calls for which they do not hold. It returns a function of a grid and
-    the arguments of a call, which returns the kernel. descriptor_maker: makes the descriptors of
-    such launches in less time.
+    the arguments of a call, which returns the kernel. descriptor_maker, address_reader: make the
+    descriptors of such launches, and read the addresses of tensors, in less time.
     """
 
     run: FastLaunch
     fixed: Callable[[Grid, Sequence[int | float | Passed | Item]], FastLaunch]
     inline_cache: InlineCache | None = None
     descriptor_maker: MakerOf | None = None
+    address_reader: ReaderOf | None = None
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ the function is
             except unreadable:
                 entry = None
             if entry is not None:
-                repeat, fixed, kernel, constants, choose, note, inline_cache, apart = entry
+                repeat, fixed, kernel, constants, choose, note, inline_cache, apart, _ = entry
                 <the grid's extents x, y, z>
                 note(a0, a1, a2)
                 if repeat(x, y, z, p0, p1, p2, a3):
@@ -57,7 +57,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tile.backends.base import Grid, footprint
-from tile.backends.capabilities import CallGuards, FastLaunch, InlineCache, Item, Passed
+from tile.backends.capabilities import (
+    CallGuards,
+    FastLaunch,
+    InlineCache,
+    Item,
+    Passed,
+    ReaderOf,
+)
 from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.language.base.constexpr import constexpr
@@ -100,6 +107,7 @@ class FastPathEntry(NamedTuple):
     inline_cache: as in `BoundLaunch`.
     apart: pairs of numbers of tensors that do not overlap if they are launched by this entry; None
         for an entry of tensors that may, which has no inline caches.
+    address_reader: as in `BoundLaunch`.
     """
 
     repeat: FastLaunch
@@ -110,6 +118,7 @@ class FastPathEntry(NamedTuple):
     note: NoteWrites | None = None
     inline_cache: InlineCache | None = None
     apart: tuple[tuple[int, int], ...] | None = ()
+    address_reader: ReaderOf | None = None
 
 
 class OverlapEntries:
@@ -263,9 +272,13 @@ class LaunchPlan(NamedTuple):
         constants = {name: value for name, value in meta.items() if name not in self.passed}
         entry = None
         if bound is not None:
-            inline_cache = bound.inline_cache
             entry = FastPathEntry(
-                bound.run, bound.fixed, kernel, constants, inline_cache=inline_cache
+                bound.run,
+                bound.fixed,
+                kernel,
+                constants,
+                inline_cache=bound.inline_cache,
+                address_reader=bound.address_reader,
             )
         self._add(key, entry, guarded)
         added = self.table[key]

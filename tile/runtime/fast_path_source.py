@@ -53,7 +53,7 @@ def ~launch(~grid, {defaults}):
             except ~unreadable:
                 ~entry = None
             if ~entry is not None:
-                ~repeat, ~fixed, ~kernel, ~constants, ~choose, ~note, ~inline_cache, ~apart = ~entry
+                ~repeat, ~fixed, ~kernel, ~constants, ~choose, ~note, *~more_of_entry = ~entry
                 if type(~grid) is not tuple and callable(~grid):
                     ~grid = ~grid({{**~constants{constants}}})
                 if (

@@ -36,7 +36,9 @@ def test_code_with_symbols_is_refused() -> None:
         host_compiler.machine_code(text)
 
 
-@pytest.mark.parametrize("file", ["launch_stub", "inline_cache", "descriptor_maker"])
+@pytest.mark.parametrize(
+    "file", ["launch_stub", "inline_cache", "descriptor_maker", "address_reader"]
+)
 def test_code_for_an_arm_host(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     compile_here = host_compiler.machine_code
     triple = "aarch64-unknown-linux-gnu"

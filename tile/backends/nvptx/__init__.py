@@ -18,6 +18,7 @@ fast_launch       the same launch again, with other arguments
 launch_stub       built-in functions that convert arguments and launch
 inline_cache      built-in functions that first test that a call is like an earlier one
 descriptor_maker  built-in functions that make tensor descriptors
+address_reader    built-in functions that compare addresses of tensors
 host_code         built-in functions of LLVM IR
 host_compiler     their machine code, by LLVM for this CPU
 loaded_module     modules on a device; the record of a false assertion

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from tile.backends.base import Grid
 from tile.backends.capabilities import BoundLaunch, FastLaunch, Item, Passed
+from tile.backends.nvptx.address_reader import address_reader
 from tile.backends.nvptx.descriptor_maker import descriptor_maker
 from tile.backends.nvptx.driver import Device
 from tile.backends.nvptx.inline_cache import inline_cache
@@ -205,7 +206,7 @@ class FastLauncher:
     def bound(self) -> BoundLaunch:
         count = sum(one.number is None for one in self.parameters)
         run = self._function(self.parameters, count)
-        return BoundLaunch(run, self._fixed, inline_cache, descriptor_maker)
+        return BoundLaunch(run, self._fixed, inline_cache, descriptor_maker, address_reader)
 
     def _fixed(self, grid: Grid, values: Sequence[int | float | Passed | Item]) -> FastLaunch:
         """Return the function for a grid and values; see `BoundLaunch.fixed`."""

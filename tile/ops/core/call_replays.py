@@ -65,7 +65,8 @@ def build_replay(
     if fast and not any(fast):
         return None
     names = Names(callbacks=LAUNCH_CALLBACKS, general=general)
-    arrays = ReplayArrays(plan, values, parameters, names)
+    readers = (one.entry.address_reader for one in fast if one is not None)
+    arrays = ReplayArrays(plan, values, parameters, names, next(readers, None))
     statements = LaunchStatements(arrays, parameters, names)
     for launch, one in zip(plan.launches, fast, strict=True):
         statements.add(launch, one)

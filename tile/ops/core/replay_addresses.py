@@ -20,8 +20,12 @@ Addresses = tuple[int, ...]
 class AddressCheck:
     """A test that arrays are aligned and lie as they must; `latest` are addresses that pass."""
 
-    def __init__(self, separation: Separation) -> None:
+    def __init__(
+        self, separation: Separation, remember: Callable[[Addresses], None] | None = None
+    ) -> None:
+        """`remember` gets addresses that pass."""
         self._separation = separation
+        self._remember = remember
         self.latest: Addresses = ()
         self._right: Callable[[Addresses], bool] = _aligned
         if separation.outputs:
@@ -33,6 +37,8 @@ class AddressCheck:
             if not self._right(addresses):
                 return None
             self.latest = addresses
+            if self._remember is not None:
+                self._remember(addresses)
         return addresses
 
     def _check(self, addresses: Addresses) -> bool:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tile.backends.capabilities import ReaderOf
 from tile.ops.core.call_records import CallPlan
 from tile.ops.core.generated import Names, tuple_text
 from tile.ops.core.new_tensors import NewTensor, device_conditions, tuple_of
@@ -23,13 +24,20 @@ TESTED, MADE = "~tested", "~made"
 class ReplayArrays:
     """The arrays of a replay by position, `values` those of a call.
 
-    items: the tuple and the index there of addresses that are in one.
+    items: the tuple and the index there of addresses that are in one. reader_of: as in
+    `BoundLaunch`.
     """
 
     def __init__(
-        self, plan: CallPlan, values: Sequence[Any], parameters: Sequence[str], names: Names
+        self,
+        plan: CallPlan,
+        values: Sequence[Any],
+        parameters: Sequence[str],
+        names: Names,
+        reader_of: ReaderOf | None = None,
     ) -> None:
         self.plan, self.values = plan, values
+        self._reader_of = reader_of
         self._names = names
         self._new = range(len(plan.sources), len(values))
         listed = [*plan.separation.extents] if is_listed(plan.separation) else []
@@ -86,14 +94,27 @@ class ReplayArrays:
         separation = self.plan.separation
         conditions = []
         if self._tested:
-            check = self._names.add("check", AddressCheck(separation))
-            addresses = self._addresses(self._tested)
-            conditions.append(f"({TESTED} := {check}.of({addresses})) is None")
+            conditions.append(f"({TESTED} := {self._tested_addresses()}) is None")
         read = sorted(self._read.difference(self.items, self._new))
         pairs = [] if self._tested else separation.pairs
         conditions += address_conditions(separation, self.address, read, pairs, self._names)
         made = [self.values[at] for at in self._new]
         return conditions + device_conditions(made, self._names)
+
+    def _tested_addresses(self) -> str:
+        """Return the source of the tuple of tested addresses, or None if they are wrong."""
+        reader = None
+        if self._reader_of is not None:
+            torch = sys.modules["torch"]
+            tensors, first = (torch.Tensor, torch.nn.Parameter), self.values[self._tested[0]]
+            reader = self._reader_of(tensors, first, len(self._tested))
+        remember = None if reader is None else reader.remember
+        check = self._names.add("check", AddressCheck(self.plan.separation, remember))
+        checked = f"{check}.of({self._addresses(self._tested)})"
+        if reader is None:
+            return checked
+        words = ", ".join(word for word, _ in self._parts(self._tested))
+        return f"{self._names.add('addresses', reader.read)}({words}) or {checked}"
 
     def _addresses(self, positions: Iterable[int]) -> str:
         """Return the source of a tuple of addresses."""
