@@ -56,10 +56,9 @@ def group_means(
     batches, channels = sums.shape
     groups = channels // per_group
     first, second = (call.new((batches, groups), sums.dtype) for _ in range(2))
-    launch(group_means_kernel, (batches * groups,))(
+    launch(group_means_kernel, (batches * groups,), dependent=True)(
         *(sums.value, by_normal.value, weight, first.value, second.value),
         *(groups, per_group, total),
         BLOCK=min(ELEMENTS, tile.next_power_of_2(per_group)),
-        launch_pdl=True,
     )
     return first, second

@@ -96,7 +96,7 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
     sums = [mean, variance]
     if parts > 1:
         sums = [call.new((rows, count), kind) for rows in (parts, parts, 1)]
-    launch(moments_kernel, (programs, parts))(
+    launch(moments_kernel, (programs, parts), dependent=True)(
         *(x.value, *([each.value for each in sums] + [None])[:3]),
         *(count, what.groups, what.strides, what.outer, what.inner, steps, span, total),
         WHOLE=parts == 1,
@@ -106,15 +106,13 @@ def moments(call: Call, x: Channels, dtype: DType, groups: int | None) -> tuple[
         INNER=inner,
         BLOCK=block,
         num_warps=max(1, outer * inner * block // (32 * THREAD)),
-        launch_pdl=True,
     )
     if parts > 1:
-        launch(merge_parts_kernel, (tile.cdiv(count, STATISTICS),))(
+        launch(merge_parts_kernel, (tile.cdiv(count, STATISTICS),), dependent=True)(
             *(*[each.value for each in sums], mean.value, variance.value),
             *(parts, count, total),
             PARTS=min(MERGED, tile.next_power_of_2(parts)),
             BLOCK=STATISTICS,
-            launch_pdl=True,
         )
     return mean, variance
 
@@ -125,10 +123,9 @@ def merge_positions(
     """Return means and variances, each from those of `length` adjacent positions."""
     means, variances = positions
     mean, variance = (call.new(shape, means.dtype) for _ in range(2))
-    launch(merge_positions_kernel, (mean.size,))(
+    launch(merge_positions_kernel, (mean.size,), dependent=True)(
         *(means.value, variances.value, mean.value, variance.value, length),
         BLOCK=tile.next_power_of_2(length),
         num_warps=1,
-        launch_pdl=True,
     )
     return mean, variance

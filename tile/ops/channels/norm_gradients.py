@@ -85,7 +85,7 @@ def normalization_gradients(
     count = added.shape[1]
     sums, by_normal = (call.new((parts, count), kind) for _ in range(2))
     if sums.size:
-        launch(channel_sums_kernel, (tile.cdiv(count, block), parts))(
+        launch(channel_sums_kernel, (tile.cdiv(count, block), parts), dependent=True)(
             *(dy, x, mean.value, variance.value, sums.value, by_normal.value),
             *(added_grad.strides, added.strides, count, added.shape[0], added.shape[2]),
             *(steps, span, groups or 0, per_group * positions),
@@ -93,7 +93,6 @@ def normalization_gradients(
             ACROSS=added.channels_last and groups is None,
             ITEMS=items,
             BLOCK=block,
-            launch_pdl=True,
         )
     same = groups is None and weights.dtype == kind
     if groups is None and channels:
@@ -137,9 +136,8 @@ def channel_totals(sums: Operand, by_normal: Operand, first: Operand, second: Op
     if count == channels:
         column_sums(sums, first, by_normal, second)
     else:
-        launch(position_sums_kernel, (channels,))(
+        launch(position_sums_kernel, (channels,), dependent=True)(
             *(sums.value, by_normal.value, first.value, second.value, parts, count // channels),
             BLOCK=tile.next_power_of_2(count // channels),
             num_warps=1,
-            launch_pdl=True,
         )

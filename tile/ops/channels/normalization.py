@@ -152,7 +152,7 @@ def normalize(
     sums = (None, None)
     if gradient is not None and gradient.sums is not None:
         sums = tuple(each.value for each in gradient.sums)
-    launch(normalize_kernel, (tile.cdiv(batches, span) * blocks, columns))(
+    launch(normalize_kernel, (tile.cdiv(batches, span) * blocks, columns), dependent=True)(
         *(None if gradient is None else dy.value, x.value, mean.value, variance.value),
         *(*vectors, *sums, y.value),
         *(dy.strides, x.strides, y.strides, batches, channels, length, positions),
@@ -162,5 +162,4 @@ def normalize(
         EPS=eps,
         ITEMS=items,
         BLOCK=block,
-        launch_pdl=True,
     )

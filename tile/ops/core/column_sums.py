@@ -67,9 +67,8 @@ def column_sums(
     rows, columns = parts.shape
     second = [other.value for other in others] or [None, None]
     width = min(COLUMNS, tile.next_power_of_2(columns))
-    launch(column_sums_kernel, (tile.cdiv(columns, width), 2 if others else 1))(
+    launch(column_sums_kernel, (tile.cdiv(columns, width), 2 if others else 1), dependent=True)(
         *(parts.value, out.value, *second, rows, columns, divisor),
         ROWS=min(BLOCK // width, tile.next_power_of_2(rows)),
         COLUMNS=width,
-        launch_pdl=True,
     )

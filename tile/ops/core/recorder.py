@@ -18,6 +18,7 @@ from tile.ops.core.call_records import (
     Varied,
     Varying,
 )
+from tile.ops.core.dependent_launches import is_dependent
 from tile.ops.core.new_arrays import DType, Shape, maker_of
 from tile.ops.core.separation import Separation
 
@@ -121,11 +122,16 @@ def recorder() -> Recorder | None:
     return RECORDER()
 
 
-def launch(kernel: Any, grid: Any) -> Callable[..., Any]:
-    """Return the launch function of a kernel on a grid, `kernel[grid]`, for planned ops."""
+def launch(kernel: Any, grid: Any, *, dependent: bool = False) -> Callable[..., Any]:
+    """Return the launch function of a kernel on a grid, `kernel[grid]`, for planned ops.
+
+    With `dependent` the launch is a dependent one where it has few programs, or long ones.
+    """
     recording = RECORDER()
 
     def launched(*arguments: Any, **options: Any) -> Any:
+        if dependent:
+            options["launch_pdl"] = is_dependent(grid, arguments)
         if recording is not None:
             recording.add_launch(kernel, grid, arguments, options)
         return kernel[grid](*(a.number if type(a) is Varying else a for a in arguments), **options)

@@ -117,12 +117,11 @@ def copy_images(*copies: Copy) -> None:
     """Copy one or two images by one launch."""
     one, *others = copies
     other = others[0] if others else None
-    launch(copy_images_kernel, (sum(copy.programs for copy in copies),))(
+    launch(copy_images_kernel, (sum(copy.programs for copy in copies),), dependent=True)(
         *(one.arguments, other.arguments if other else None, one.programs),
         ONE=(one.linear, *one.tile),
         OTHER=(other.linear, *other.tile) if other else None,
         num_warps=WARPS,
-        launch_pdl=True,
     )
 
 

@@ -23,6 +23,11 @@ from tile.ops.image.images import Image
 from tile.ops.image.pixels import ELEMENTS
 from tile.ops.image.windows import Windows
 
+CHANNELS = 256  # of a program's tile at most, where they are contiguous
+# Elements of a window whose tiles are twice as large. H200, float16, 2026-11-30: tiles of 2048 take
+# 37.9 us for 32 x 256 channels of 56 x 56 and 3 x 3, those of 1024 42.3; but 61 for 64 channels of
+# 112 x 112 (50), and 28.0 for 256 of 28 x 28 and 5 x 5 (24.4).
+FEW = 9
 COLUMNS = 2  # groups of four pixels in a row of a tile, where channels are contiguous
 
 
@@ -138,7 +143,8 @@ def depthwise(
 ) -> None:
     """Write the convolution of each channel of `x` to `out`; see `convolve` for the arguments."""
     batches, p, q, count = out.shape
-    adjacent, groups, block = groups_of(x, 2 * ELEMENTS, 256)
+    few = x.shape[3] > CHANNELS // 2 and windows.count[0] * windows.count[1] <= FEW
+    adjacent, groups, block = groups_of(x, 2 * ELEMENTS if few else ELEMENTS, CHANNELS)
     # Lanes lie along rows of planes; otherwise tiles are about as wide as they are high.
     planes, across = x.strides[3] != 1, tile.cdiv(q, adjacent)
     columns = min(groups if planes else COLUMNS, tile.next_power_of_2(across))

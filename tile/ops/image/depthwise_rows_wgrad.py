@@ -122,7 +122,7 @@ def depthwise_rows_wgrad(
     parts = tile.cdiv(p, rows)
     splits = tile.cdiv(strips * parts, STRIPS)
     sums = call.new((splits, count, r * s), accumulator(result.dtype))
-    launch(depthwise_rows_wgrad_kernel, (blocks, splits))(
+    launch(depthwise_rows_wgrad_kernel, (blocks, splits), dependent=True)(
         *(dy.value, x.value, sums.value, dy.strides, x.strides),
         *((batches, *x.shape[1:3], p, q), parts, rows, count, windows.first),
         R=r,

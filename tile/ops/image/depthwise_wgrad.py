@@ -115,7 +115,7 @@ def depthwise_wgrad(
     programs = blocks * (r * s // positions)
     splits = splits_of(call, splits, tile.cdiv(programs, RESIDENT), steps)
     parts = call.new((splits, count, r * s), accumulator(result.dtype)) if splits > 1 else result
-    launch(depthwise_wgrad_kernel, (blocks, r * s // positions, splits))(
+    launch(depthwise_wgrad_kernel, (blocks, r * s // positions, splits), dependent=True)(
         *(dy.value, x.value, parts.value, dy.strides, x.strides, (*x.shape[1:3], p, q)),
         *(groups, count, count // x.shape[3], windows.first, windows.step, windows.apart),
         tile.cdiv(steps, splits) * rows,

@@ -130,7 +130,7 @@ def _launch(copies: Sequence[_Copy]) -> None:
     """Copy one or two operands by one launch."""
     one, *others = copies
     other = others[0] if others else None
-    launch(copy_rows_kernel, (sum(copy.programs for copy in copies),))(
+    launch(copy_rows_kernel, (sum(copy.programs for copy in copies),), dependent=True)(
         *(one.arguments, other.arguments if other else None, one.programs),
         ONE_PAIRS=one.pairs,
         OTHER_PAIRS=bool(other and other.pairs),
@@ -138,5 +138,4 @@ def _launch(copies: Sequence[_Copy]) -> None:
         OTHER_ROWS=other.rows if other else 1,
         BLOCK=BLOCK,
         num_warps=WARPS,
-        launch_pdl=True,
     )

@@ -159,7 +159,7 @@ def int4_rows(
     splits = splits_of(call, splits, tile.cdiv(programs, resident), steps)
     parts = result if splits == 1 else call.new((splits, m, n), F32)
     span = tile.cdiv(steps, splits) * step
-    launch(int4_rows_kernel, (programs, splits))(
+    launch(int4_rows_kernel, (programs, splits), dependent=True)(
         *(a.value, packed.value, scales.value, parts.value),
         *(m, n, groups, a.strides[0], *packed.strides[:2], *scales.strides, span),
         WEIGHTS=2 * long,
@@ -167,7 +167,6 @@ def int4_rows(
         WARPS=config["num_warps"],
         EVEN=groups % step == 0,
         WIDE=groups * max(packed.strides[1], scales.strides[1]) >= INT32_LIMIT,
-        launch_pdl=True,
         **config,
     )
     if splits > 1:

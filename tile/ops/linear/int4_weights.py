@@ -125,12 +125,11 @@ def by_groups(packed: Operand, k: int, groups: int) -> Operand:
 def expand_int4(packed: Operand, scales: Operand, weights: Operand, first: int, rows: int) -> None:
     """Write `rows` rows of weights from `first` on, times `SHIFT`, to an array of K columns."""
     k, groups = weights.shape[1], scales.shape[1]
-    launch(expand_int4_kernel, (tile.cdiv(rows, ROWS), groups))(
+    launch(expand_int4_kernel, (tile.cdiv(rows, ROWS), groups), dependent=True)(
         *(packed.value, scales.value, weights.value, first, rows, k),
         *(*packed.strides[:2], *scales.strides),
         WEIGHTS=k // groups,
         ROWS=ROWS,
-        launch_pdl=True,
     )
 
 

@@ -109,7 +109,7 @@ def matvec(
     config = dict(TABLE.select(call.backend, rows, k))
     config["BLOCK_K"] = min(2 * config["BLOCK_K"] // dtype.itemsize, tile.next_power_of_2(k))
     grid, order = batched_grid(tile.cdiv(rows, config["BLOCK_ROWS"]), batches)
-    launch(matvec_kernel, grid)(
+    launch(matvec_kernel, grid, dependent=True)(
         *(a.value, b.value, bias, out.value, rows, k),
         *(*a.strides[:2], *b.strides[:2], *out.strides[:2]),
         ACTIVATION=function,
@@ -117,7 +117,6 @@ def matvec(
         ROW_BIAS=is_row,
         WIDE=k * abs(b.strides[1]) >= INT32_LIMIT,
         EVEN=k % config["BLOCK_K"] == 0,
-        launch_pdl=True,
         **order,
         **config,
     )

@@ -114,11 +114,10 @@ def add_splits(
     if columns < config["BLOCK"] and contiguous and bias is None and rows * columns <= MOST_FLAT:
         rows, columns, batches, strides = 1, rows * columns, 1, (0, rows * columns, 1)
     block = min(config.pop("BLOCK"), tile.next_power_of_2(columns))
-    launch(add_splits_kernel, (rows, tile.cdiv(columns, block)))(
+    launch(add_splits_kernel, (rows, tile.cdiv(columns, block)), dependent=True)(
         *(parts.value, bias, out, rows // batches, columns, batches, splits, *strides),
         ACTIVATION=function,
         BLOCK=block,
-        launch_pdl=True,
         **config,
     )
 

@@ -116,7 +116,7 @@ def foreach_apply(
     values = [[operand.value for operand in each] for each in (sources, others, results)]
     for chunk in chunks(call.backend, [source.size for source in sources]):
         if chunk.starts[-1]:
-            launch(apply_kernel, (chunk.starts[-1],))(
+            launch(apply_kernel, (chunk.starts[-1],), dependent=True)(
                 *map(chunk.of, values),
                 *(chunk.starts, chunk.sizes, Varying("alpha", alpha, float)),
                 COUNT=chunk.count,

@@ -62,12 +62,12 @@ def foreach_norms(xs: Sequence[Any]) -> Any:
     for chunk in chunks(call.backend, [source.size for source in sources]):
         parts = call.new((chunk.starts[-1],), F32)
         if parts.size:
-            launch(squares_kernel, parts.shape)(
+            launch(squares_kernel, parts.shape, dependent=True)(
                 *(chunk.of(values), parts.value, chunk.starts, chunk.sizes),
                 COUNT=chunk.count,
                 BLOCK=BLOCK,
             )
-        launch(norms_kernel, (len(chunk.indices),))(
+        launch(norms_kernel, (len(chunk.indices),), dependent=True)(
             *(parts.value, norms.value, chunk.indices.start, chunk.starts),
             COUNT=chunk.count,
             BLOCK=BLOCK,

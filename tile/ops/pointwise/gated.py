@@ -85,7 +85,7 @@ def _forward(op: str, activation: str, gate: Any, up: Any, out: Any) -> Any:
         "out", out, source.shape, source.dtype, in_place=("gate", "up")
     ).contiguous()
     if result.size:
-        launch(gated_kernel, (tile.cdiv(result.size, BLOCK),))(
+        launch(gated_kernel, (tile.cdiv(result.size, BLOCK),), dependent=True)(
             *(gate, up, result.value, result.size),
             FUNCTION=ACTIVATIONS[activation].function,
             BLOCK=BLOCK,
@@ -99,7 +99,7 @@ def _backward(op: str, activation: str, dy: Any, gate: Any, up: Any) -> tuple[An
     call.like(source, dy=dy, up=up)
     dgate, dup = (call.new(source.shape, source.dtype) for _ in range(2))
     if source.size:
-        launch(gated_backward_kernel, (tile.cdiv(source.size, BLOCK),))(
+        launch(gated_backward_kernel, (tile.cdiv(source.size, BLOCK),), dependent=True)(
             *(dy, gate, up, dgate.value, dup.value, source.size),
             FUNCTION=ACTIVATIONS[activation].function,
             SLOPE=ACTIVATIONS[activation].slope,

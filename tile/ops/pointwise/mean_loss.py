@@ -90,7 +90,7 @@ def mean_loss(
     parts = call.new((min(PROGRAMS, tile.cdiv(source.size, block)), 1), result.dtype)
     if narrow is not None and source.dtype.itemsize == 2:
         loss = narrow
-    launch(loss_kernel, (parts.shape[0],))(
+    launch(loss_kernel, (parts.shape[0],), dependent=True)(
         *(x, target, parts.value, source.size), LOSS=loss, PARAMETERS=parameters, BLOCK=block
     )
     column_sums(parts, result, divisor=source.size)

@@ -133,12 +133,11 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
     parts, span = parts_of(rows)
     if parts > 1:
         most, total = part_sums(call, x, rows, parts, span)
-        launch(shared_cross_entropy_kernel, (rows.count,))(
+        launch(shared_cross_entropy_kernel, (rows.count,), dependent=True)(
             *(x, target, most.value, total.value, loss.value, rows.stride, rows.length, parts),
             IGNORED=ignore_index,
             PARTS=tile.next_power_of_2(parts),
             num_warps=1,
-            launch_pdl=True,
         )
     elif rows.count:
         kernel: Any = cross_entropy_kernel
@@ -146,11 +145,10 @@ def cross_entropy(x: Any, target: Any, ignore_index: int = -100, *, out: Any = N
         if rows.length > BLOCK:
             kernel = long_cross_entropy_kernel
             shape["VECTOR"] = vector_of(logits.dtype, rows.stride)
-        launch(kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+        launch(kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(x, target, loss.value, rows.stride, rows.count, rows.length),
             IGNORED=ignore_index,
             **shape,
-            launch_pdl=True,
         )
     return loss.value
 

@@ -109,12 +109,11 @@ def cross_entropy_backward(
         vector = vector_of(logits.dtype, *strides)
         if vector > 1 and shape["ROWS"] == 1:
             kernel, shape["VECTOR"] = vectors_backward_kernel, vector
-        launch(kernel, grid)(
+        launch(kernel, grid, dependent=True)(
             *(dloss, x, target, loss, result.value),
             *(*strides, rows.count, rows.length),
             IGNORED=ignore_index,
             **shape,
-            launch_pdl=True,
         )
     return result.value
 

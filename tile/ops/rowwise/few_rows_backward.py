@@ -140,18 +140,16 @@ def few_rows_backward(
     part = min(PART, tile.next_power_of_2(rows.length))
     parts = tile.cdiv(rows.length, part)
     partial = call.new((rows.count, parts, 2), kind).value
-    launch(row_parts_kernel, (parts, rows.count))(
+    launch(row_parts_kernel, (parts, rows.count), dependent=True)(
         *(*arrays, partial, dy_stride, rows.stride, rows.length),
         BLOCK=part,
-        launch_pdl=True,
     )
     block = max(COLUMNS, tile.next_power_of_2(tile.cdiv(rows.length, PROGRAMS)))
     block = min(block, ELEMENTS)
-    launch(columns_backward_kernel, (tile.cdiv(rows.length, block),))(
+    launch(columns_backward_kernel, (tile.cdiv(rows.length, block),), dependent=True)(
         *(*arrays, partial, dx.value, *([each.value for each in sums] + [None])[:2]),
         *(dy_stride, rows.stride, rows.length, rows.count, rows.length, parts),
         PARTS=tile.next_power_of_2(parts),
         ROWS=min(ELEMENTS // block, tile.next_power_of_2(rows.count)),
         BLOCK=block,
-        launch_pdl=True,
     )

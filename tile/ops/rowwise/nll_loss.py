@@ -64,7 +64,7 @@ def nll_loss(
     nll_labels(call, target, weight, rows.count, rows.length, ignore_index)
     loss = call.output("out", out, (rows.count,), accumulator(logs.dtype)).contiguous()
     if rows.count:
-        launch(nll_loss_kernel, (tile.cdiv(rows.count, BLOCK),))(
+        launch(nll_loss_kernel, (tile.cdiv(rows.count, BLOCK),), dependent=True)(
             *(x, target, weight, loss.value, rows.stride, rows.count, rows.length),
             IGNORED=ignore_index,
             BLOCK=BLOCK,

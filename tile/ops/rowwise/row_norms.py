@@ -116,14 +116,13 @@ def row_norm(
         rstd = call.new(source.shape[:-1], kind)
     if result.size:
         shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
-        launch(row_norm_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+        launch(row_norm_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(x, vectors["weight"], vectors.get("bias"), result.value),
             *(mean and mean.value, rstd and rstd.value),
             *(rows.stride, y.stride, rows.count, length),
             CENTERED=centered,
             EPS=eps,
             **shape,
-            launch_pdl=True,
         )
     more = tuple(each.value for each in (mean, rstd) if each is not None)
     return (result.value, *more) if statistics else result.value

@@ -143,7 +143,7 @@ def row_norm_backward(
     programs = min(most, tile.cdiv(rows.count, tiles["ROWS"]))
     parts = [call.new((programs, length), kind) for _ in range(count)]
     if rows.count and length:
-        launch(row_norm_backward_kernel, (programs,))(
+        launch(row_norm_backward_kernel, (programs,), dependent=True)(
             *(dy, x, weight, statistics.get("mean"), statistics["rstd"]),
             *(dx.value, parts[0].value, parts[1].value if centered else None),
             *(dy_rows.stride, rows.stride, length, rows.count, length),
@@ -151,7 +151,6 @@ def row_norm_backward(
             EPS=eps,
             PREFETCHED=prefetched,
             **tiles,
-            launch_pdl=True,
         )
     if length:
         column_sums(*itertools.chain.from_iterable(zip(parts, sums, strict=True)))

@@ -110,7 +110,7 @@ def rows_backward(op: str, dy: Any, y: Any, out: Any, term: Any, gradient: Any) 
         kernel: Any = rows_backward_kernel
         if rows.length > block:
             kernel, shape["VECTOR"] = long_rows_backward_kernel, vector_of(grads.dtype, *strides)
-        launch(kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+        launch(kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(dy, y, result.value, *strides, rows.count, rows.length),
             TERM=term,
             GRADIENT=gradient,

@@ -201,11 +201,11 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
     parts, span = parts_of(rows)
     if rows.length <= LONGEST:
         shape = row_tile(call.backend, rows, LONGEST)
-        launch(softmax_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+        launch(softmax_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(x, result.value, *strides, rows.count, rows.length), LOG=log, **shape
         )
     elif parts == 1:
-        launch(long_softmax_kernel, (rows.count,))(
+        launch(long_softmax_kernel, (rows.count,), dependent=True)(
             *(x, result.value, *strides, rows.length),
             LOG=log,
             VECTOR=vector_of(source.dtype, *strides),
@@ -213,13 +213,12 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
         )
     else:
         most, total = part_sums(call, x, rows, parts, span)
-        launch(shared_softmax_kernel, (parts, rows.count))(
+        launch(shared_softmax_kernel, (parts, rows.count), dependent=True)(
             *(x, result.value, most.value, total.value, *strides, rows.length, span),
             LOG=log,
             PARTS=tile.next_power_of_2(parts),
             BLOCK=PART,
             num_warps=PART_WARPS,
-            launch_pdl=True,
         )
     return result.value
 
@@ -228,10 +227,9 @@ def part_sums(call: Call, x: Any, rows: Rows, parts: int, span: int) -> tuple[Op
     """Return the maxima of parts of rows, and the sums of exp(x - maximum), rows x parts."""
     kind = accumulator(call.operands[0].dtype)
     most, total = (call.new((rows.count, parts), kind) for _ in range(2))
-    launch(part_sums_kernel, (parts, rows.count))(
+    launch(part_sums_kernel, (parts, rows.count), dependent=True)(
         *(x, most.value, total.value, rows.stride, rows.length, span),
         BLOCK=PART,
         num_warps=PART_WARPS,
-        launch_pdl=True,
     )
     return most, total

@@ -24,7 +24,7 @@ from tile.ops.core.tables import Table
 
 NUMBERS = (*FLOATS, I32, I64)  # types of running sums, and others
 BLOCK = 2048  # elements of an iteration
-SHARED = Table({(): {}}, {"nvptx": {(): {"num_warps": 8, "launch_pdl": True}}})
+SHARED = Table({(): {}}, {"nvptx": {(): {"num_warps": 8}}})
 
 
 @tile.jit
@@ -126,13 +126,13 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
     if parts > 1:
         kind = accumulator(source.dtype) if source.dtype in FLOATS else source.dtype
         sums = call.new((rows.count, parts), kind)
-        launch(part_sums_kernel, (parts, rows.count))(
+        launch(part_sums_kernel, (parts, rows.count), dependent=True)(
             *(x, sums.value, rows.stride, rows.length, span),
             REVERSE=bool(reverse),
             BLOCK=PART,
             **SHARED.select(call.backend),
         )
-        launch(shared_cumsum_kernel, (parts, rows.count))(
+        launch(shared_cumsum_kernel, (parts, rows.count), dependent=True)(
             *(x, sums.value, result.value, rows.stride, y.stride, rows.length, span),
             REVERSE=bool(reverse),
             PARTS=tile.next_power_of_2(parts),
@@ -141,10 +141,9 @@ def cumsum(x: Any, reverse: bool = False, *, out: Any = None) -> Any:
         )
     elif result.size:
         shape = row_tile(call.backend, rows, BLOCK)
-        launch(cumsum_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
+        launch(cumsum_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(x, result.value, rows.stride, y.stride, rows.count, rows.length),
             REVERSE=bool(reverse),
-            launch_pdl=True,
             **shape,
         )
     return result.value

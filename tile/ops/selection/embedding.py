@@ -60,11 +60,14 @@ def embedding(indices: Any, weight: Any, *, out: Any = None) -> Any:
     if result.size:
         block = min(ELEMENTS, tile.next_power_of_2(rows.length))
         count = min(ELEMENTS // block, tile.next_power_of_2(max(1, wanted.size // PROGRAMS)))
-        launch(embedding_kernel, (tile.cdiv(wanted.size, count), tile.cdiv(rows.length, block)))(
+        launch(
+            embedding_kernel,
+            (tile.cdiv(wanted.size, count), tile.cdiv(rows.length, block)),
+            dependent=True,
+        )(
             *(weight, indices, result.value, rows.stride, wanted.size, rows.count, rows.length),
             ROWS=count,
             BLOCK=block,
-            launch_pdl=True,
         )
     return result.value
 

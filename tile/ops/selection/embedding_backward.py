@@ -131,7 +131,7 @@ def embedding_backward(dy: Any, indices: Any, rows: int, *, out: Any = None) -> 
         block = min(BYTES // gradient.dtype.itemsize, tile.next_power_of_2(length))
         chunks, blocks = tile.cdiv(wanted.size, CHUNK), tile.cdiv(length, block)
         partial = call.new((chunks, 2, length), accumulator(gradient.dtype)).value
-        launch(chunk_sums_kernel, (chunks, blocks))(
+        launch(chunk_sums_kernel, (chunks, blocks), dependent=True)(
             *(dy, *order, result.value, partial, wanted.size, length),
             CHUNK=CHUNK,
             BLOCK=block,
@@ -139,7 +139,7 @@ def embedding_backward(dy: Any, indices: Any, rows: int, *, out: Any = None) -> 
         )
         if chunks > 1:
             block = min(block, RUN_BLOCK)
-            launch(run_sums_kernel, (chunks - 1, tile.cdiv(length, block)))(
+            launch(run_sums_kernel, (chunks - 1, tile.cdiv(length, block)), dependent=True)(
                 *(order[0], result.value, partial, wanted.size, length, chunks),
                 CHUNK=CHUNK,
                 HEADS=HEADS,

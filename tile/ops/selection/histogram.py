@@ -64,14 +64,16 @@ def histogram(x: Any, bins: int, *, out: Any = None) -> Any:
     bins = call.integer("bins", bins, low=1)
     source.within(0, bins)
     result = call.output("out", out, (bins,), I32).contiguous()
-    launch(clear_kernel, (tile.cdiv(bins, BLOCK),))(result.value, bins, BLOCK=BLOCK)
+    launch(clear_kernel, (tile.cdiv(bins, BLOCK),), dependent=True)(result.value, bins, BLOCK=BLOCK)
     if source.size and bins > MOST:
         programs = tile.cdiv(source.size, BLOCK)
-        launch(many_bins_kernel, (programs,))(*(x, result.value, source.size, bins), BLOCK=BLOCK)
+        launch(many_bins_kernel, (programs,), dependent=True)(
+            *(x, result.value, source.size, bins), BLOCK=BLOCK
+        )
     elif source.size:
         tiles = TILES.select(call.backend)
         programs = min(PROGRAMS, tile.cdiv(source.size, tiles["BLOCK"]))
-        launch(histogram_kernel, (programs,))(
+        launch(histogram_kernel, (programs,), dependent=True)(
             *(x, result.value, source.size, bins), BINS=tile.next_power_of_2(bins), **tiles
         )
     return result.value

@@ -64,12 +64,12 @@ def sorted_indices(call: Call, indices: Operand, rows: int) -> tuple[Any, Any]:
     count = indices.size
     ordered, positions = (call.new((count,), I32).value for _ in range(2))
     if count <= RANKED:
-        launch(rank_kernel, (tile.cdiv(count, RANKS),))(
+        launch(rank_kernel, (tile.cdiv(count, RANKS),), dependent=True)(
             indices.value, ordered, positions, count, rows, ROWS=RANKS, BLOCK=COMPARED
         )
     else:
         narrow = call.new((count,), I32).value
-        launch(narrow_kernel, (tile.cdiv(count, NARROWED),))(
+        launch(narrow_kernel, (tile.cdiv(count, NARROWED),), dependent=True)(
             indices.value, narrow, count, rows, BLOCK=NARROWED
         )
         row = Rows(1, count, count)

@@ -23,8 +23,8 @@ from tile.ops.selection.radix_rows import BINS, BITS, digits_of
 
 SUMMED, COLUMNS = 4096, 2  # tiles, and digits, whose counts a program sums at a time
 TILES = Table(
-    {(): {"BLOCK": 2048, "launch_pdl": False}},
-    {"nvptx": {(): {"BLOCK": 4096, "num_warps": 8, "launch_pdl": True}}},
+    {(): {"BLOCK": 2048}},
+    {"nvptx": {(): {"BLOCK": 4096, "num_warps": 8}}},
 )
 
 
@@ -133,7 +133,6 @@ def launch_radix_sort(
     counts = call.new((rows.count, parts, BINS.value), I32).value
     block = min(SUMMED, tile.next_power_of_2(parts))
     sums = {"ROWS": block, "COLUMNS": COLUMNS, **WARPS.select(call.backend, block * COLUMNS)}
-    sums["launch_pdl"] = tiles["launch_pdl"]
     kinds = dtype, I32
     moved = [[call.new((rows.count, rows.length), kind).value for kind in kinds] for _ in range(2)]
     source, index, stride, bits = x, indices, rows.stride, dtype.itemsize * 8
@@ -141,13 +140,15 @@ def launch_radix_sort(
         bits = tile.cdiv(max(1, most.bit_length()), BITS.value) * BITS.value
     for shift in range(0, bits, BITS.value):
         options = {"SHIFT": shift, "DESCENDING": descending, **tiles}
-        launch(count_kernel, (rows.count * parts,))(
+        launch(count_kernel, (rows.count * parts,), dependent=True)(
             source, counts, stride, rows.length, parts, **options
         )
-        launch(sum_kernel, (rows.count * (BINS.value // COLUMNS),))(counts, parts, **sums)
+        launch(sum_kernel, (rows.count * (BINS.value // COLUMNS),), dependent=True)(
+            counts, parts, **sums
+        )
         is_last = shift + BITS.value == bits
         target = [values, indices] if is_last else moved[0]
-        launch(move_kernel, (rows.count * parts,))(
+        launch(move_kernel, (rows.count * parts,), dependent=True)(
             *(source, index, counts, *target, stride, rows.length),
             *(k if is_last else rows.length, parts),
             **options,

@@ -110,7 +110,7 @@ def launch_select(
             block //= 2
         parts = tile.cdiv(length, block)
         keys = call.new((rows.count, parts * k), I32 if narrow else I64).value
-        launch(select_kernel, (rows.count * parts,))(
+        launch(select_kernel, (rows.count * parts,), dependent=parts > 1)(
             *(source, keys, stride, length, parts, k, (rows.length - 1).bit_length()),
             FIRST=first,
             FEW=k <= FEW,

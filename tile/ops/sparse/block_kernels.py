@@ -111,7 +111,7 @@ def launch_sddmm(
     """Write the blocks `values` of a @ b, of sizes M, N and K; strides are those of a and b."""
     (count, size, _), (m, n, k) = values.shape, sizes
     if values.size:
-        launch(sddmm_kernel, (count,))(
+        launch(sddmm_kernel, (count,), dependent=True)(
             *(a, b, rows, columns, values.value, m // size, n // size, k, *strides),
             SUMS=getattr(tl, accumulator(values.dtype).name),
             SIZE=size,
@@ -137,7 +137,7 @@ def launch_spmm(
     """
     count, size, _ = values.shape
     if out.size:
-        launch(spmm_kernel, (out.size // n // size, tile.cdiv(n, BLOCK_N)))(
+        launch(spmm_kernel, (out.size // n // size, tile.cdiv(n, BLOCK_N)), dependent=True)(
             *(values.value, *indices, b, out.value, count, k // size, n, *strides),
             SUMS=getattr(tl, accumulator(values.dtype).name),
             TRANSPOSED=transposed,

@@ -51,8 +51,10 @@ def order_of(call: Call, rows: Any, blocks: int, count: int) -> tuple[Any, Any]:
     """Return where the blocks of each of `count` rows start in their order, and that order."""
     order, starts = call.new((blocks,), I32), call.new((count + 1,), I32)
     if blocks:
-        launch(ranks_kernel, (tile.cdiv(blocks, BLOCK),))(rows, order.value, blocks, BLOCK=BLOCK)
-    launch(counts_kernel, (tile.cdiv(count + 1, BLOCK),))(
+        launch(ranks_kernel, (tile.cdiv(blocks, BLOCK),), dependent=True)(
+            rows, order.value, blocks, BLOCK=BLOCK
+        )
+    launch(counts_kernel, (tile.cdiv(count + 1, BLOCK),), dependent=True)(
         rows, starts.value, blocks, count + 1, 0, 0, count - 1, BLOCK=BLOCK
     )
     return starts.value, order.value
@@ -62,7 +64,7 @@ def rows_of(call: Call, starts: Any, rows: int, blocks: int) -> Any:
     """Return the row of each block, from where the blocks of each row start."""
     result = call.new((blocks,), I32)
     if blocks:
-        launch(counts_kernel, (tile.cdiv(blocks, BLOCK),))(
+        launch(counts_kernel, (tile.cdiv(blocks, BLOCK),), dependent=True)(
             starts, result.value, rows + 1, blocks, 1, 1, blocks, BLOCK=BLOCK
         )
     return result.value

@@ -78,7 +78,9 @@ def quantize_blocks(x: Any, rows: int = 1, dtype: str = "float8_e4m3fn") -> tupl
     result = call.new(source.shape, kind)
     scale = call.new((tile.cdiv(lines.count, rows), blocks), F32)
     if result.size:
-        launch(quantize_blocks_kernel, (tile.cdiv(lines.count, ROWS[rows]), blocks))(
+        launch(
+            quantize_blocks_kernel, (tile.cdiv(lines.count, ROWS[rows]), blocks), dependent=True
+        )(
             *(x, result.value, scale.value, lines.stride, lines.count, lines.length, blocks),
             LIMIT=limit,
             WHOLE=rows > 1,

@@ -83,7 +83,7 @@ def quantize(x: Any, dtype: str = "int8") -> tuple[Any, Any]:
     if rows.count:
         config = TABLE.select(call.backend, rows.length)
         block = min(config["BLOCK"], tile.next_power_of_2(rows.length))
-        launch(quantize_kernel, (rows.count,))(
+        launch(quantize_kernel, (rows.count,), dependent=True)(
             *(x, result.value, scale.value, rows.stride, rows.length),
             LIMIT=limit,
             **{**config, "BLOCK": block},
@@ -105,7 +105,7 @@ def dequantize(q: Any, scale: Any, dtype: str = "float32", *, out: Any = None) -
     if result.size:
         rows = source.rows()
         block = min(BLOCK, tile.next_power_of_2(rows.length))
-        launch(dequantize_kernel, (rows.count, tile.cdiv(rows.length, block)))(
+        launch(dequantize_kernel, (rows.count, tile.cdiv(rows.length, block)), dependent=True)(
             q, scale, result.value, rows.length, BLOCK=block
         )
     return result.value
