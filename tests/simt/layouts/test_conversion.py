@@ -108,8 +108,10 @@ def test_shared_memory_is_free_of_conflicts(
     plan = through_shared(src, dst, bits, banks)
     assert plan.layout.is_bijective()
     check(plan, src, dst)
-    assert plan.store.conflicts(bits, banks) == 0
-    assert plan.load.conflicts(bits, banks) == 0
+    for access in (plan.store, plan.load):
+        assert access.conflicts(bits, banks) == 0
+        each, _ = access.wavefronts_each(bits, banks)
+        assert (access.wavefronts(bits, banks) == each).all()  # counted, bank by bank
 
 
 @EXAMPLES

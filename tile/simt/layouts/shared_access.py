@@ -139,9 +139,8 @@ class SharedAccess:
 
     def conflicts(self, element_bits: int, banks: Banks = BANKS) -> int:
         """Return the number of wavefronts beyond the least that the number of lanes requires."""
-        together = banks.lanes_together(element_bits * self.vector)
-        least = max(1, self.offsets.in_size(LANE) // together)
-        return int(np.sum(self.wavefronts(element_bits, banks) - least))
+        _, each = self.wavefronts_each(element_bits, banks)
+        return each * len(self.registers) * self.offsets.in_size(WARP)
 
     def wavefronts_each(self, element_bits: int, banks: Banks = BANKS) -> tuple[int, int]:
         """Return the wavefronts of one instruction of a warp, and those due to conflicts.
