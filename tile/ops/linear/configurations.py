@@ -81,8 +81,17 @@ STREAMED = Table(
         }
     },
 )
-# Not measured: float64.
-DOUBLE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(64, 64, 32)}})
+# float64, of 256 to 4096 cubed: H200, 2026-11-30 (docs/notes/ops.md).
+DOUBLE = Table(
+    PORTABLE,
+    {
+        "nvptx": {
+            (1024, ANY, ANY): tiles(64, 64, 16, stages=4),
+            (ANY, 1024, ANY): tiles(64, 64, 16, stages=4),
+            (ANY, ANY, ANY): tiles(64, 64, 16, warps=2),
+        }
+    },
+)
 # float32 by fused multiply-adds, of 1024 to 4096 cubed: H200, 2026-11-29.
 SINGLE = Table(
     PORTABLE,
