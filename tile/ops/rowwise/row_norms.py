@@ -1,6 +1,7 @@
 """The kernel of layer and RMS normalization, which is that without the mean and the bias.
 
-A program holds its row in registers. row_norms_backward.py has the gradients.
+A program holds its row in registers, or reads a long one twice (long_row_norms.py).
+row_norms_backward.py has the gradients.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.long_row_norms import blocks_of, long_row_norm_kernel
 
 LONGEST = 65536  # elements of a row: 64 for each of 32 warps' 1024 threads
 ELEMENTS = 2048  # of a tile of short rows
@@ -115,14 +117,19 @@ def row_norm(
         mean = call.new(source.shape[:-1], kind) if centered else None
         rstd = call.new(source.shape[:-1], kind)
     if result.size:
-        shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
-        launch(row_norm_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
+        arguments = (
             *(x, vectors["weight"], vectors.get("bias"), result.value),
-            *(mean and mean.value, rstd and rstd.value),
-            *(rows.stride, y.stride, rows.count, length),
-            CENTERED=centered,
-            EPS=eps,
-            **shape,
+            *(mean and mean.value, rstd and rstd.value, rows.stride, y.stride),
         )
+        constants = {"CENTERED": centered, "EPS": eps}
+        if blocks := blocks_of(call.backend, source, centered=centered):
+            launch(long_row_norm_kernel, (rows.count,), dependent=True)(
+                *arguments, length, **constants, **blocks
+            )
+        else:
+            shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
+            launch(row_norm_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
+                *arguments, rows.count, length, **constants, **shape
+            )
     more = tuple(each.value for each in (mean, rstd) if each is not None)
     return (result.value, *more) if statistics else result.value
