@@ -82,7 +82,7 @@ def long_row_norm_kernel(
         apart = tl.where(lane < length, first - mean + sums / count, 0.0)
         squares += count * apart * apart - sums * sums / count
     variance = tl.sum(squares, axis=0) / length
-    if CENTERED:  # squares of distances may round below 0
+    if CENTERED:  # which errors may make less than 0
         variance = tl.maximum(variance, 0.0, propagate_nan=tl.PropagateNan.ALL)
     rstd = 1.0 / tl.sqrt(variance + EPS)
     for start in range(0, length, BLOCK):
