@@ -416,3 +416,12 @@ def test_norms_of_infinities_and_of_extremes() -> None:
     assert apply("__nv_jn", [3, 3, 0], [0.0, -inf, 0.0]).tolist() == [0, 0, 1]
     assert np.isnan(apply("__nv_jn", [-1], [1.0])).all()
     assert np.isnan(apply("__nv_yn", [-1], [1.0])).all()
+
+
+def test_cube_roots_of_special_numbers() -> None:
+    symbol = APPROXIMATE["__nv_cbrt"]
+    x = np.array([0.0, -0.0, np.inf, -np.inf, 8.0, -27.0, 5e-324])
+    result = apply(symbol, x)
+    assert result[:6].tolist() == [0.0, 0.0, np.inf, -np.inf, 2.0, -3.0]
+    assert np.signbit(result[:2]).tolist() == [False, True]
+    assert abs(result[6] / 1.7031839360032603e-108 - 1) < 1e-15

@@ -74,15 +74,26 @@ def _with_infinities(operands: tuple[Array, ...], result: Array, value: float) -
     return result
 
 
+def cbrt(x: Array) -> Array:
+    """Return the cube root of f64; that of the C library, which NumPy calls, may be 3 ulp off."""
+    root, error = _cube_root(x)
+    return np.where(x == 0, root, root + error)  # of -0, it is -0
+
+
 def rcbrt(x: Array) -> Array:
     """Return one over the cube root of f64."""
+    return reciprocal(*_cube_root(x))
+
+
+def _cube_root(x: Array) -> tuple[Array, Array]:
+    """Return a cube root and what it lacks to the exact one, by a step of Newton's method."""
     root = np.cbrt(x)
     square = root * root
     low = fma(root, root, -square)
     cube = square * root
     error = (x - cube) - fma(square, root, -cube) - low * root
     correction = error / (3 * square)
-    return reciprocal(root, np.where(np.isfinite(correction), correction, 0))
+    return root, np.where(np.isfinite(correction), correction, 0)
 
 
 def remainder(x: Array, y: Array) -> Array:

@@ -303,7 +303,7 @@ ELEMENTARY = [
     *both("atanh", np.arctanh, (3, 2), domain=UNIT),
     *both("sqrt", np.sqrt, (1, 0), domain=POSITIVE),
     *both("rsqrt", rounding.rsqrt, (2, 1), domain=POSITIVE),
-    *both("cbrt", np.cbrt, (1, 1)),
+    *both("cbrt", elementary.cbrt, (1, 1)),
     *both("rcbrt", elementary.rcbrt, (1, 1)),
     *both("hypot", elementary.norm, (3, 2), operands=2),
     *both("rhypot", elementary.rnorm, (2, 1), operands=2),
