@@ -19,7 +19,10 @@ from paper_figures import Figure, Points, Problem, matmuls, small
 import tile.ops
 
 LOG2_E = 1.4426950408889634
-BLOCKS = tuple({"BLOCK": block, "num_warps": warps} for block, warps in ((1024, 4), (2048, 8)))
+BLOCKS = tuple(
+    {"BLOCK": block, "num_warps": warps}
+    for block, warps in ((512, 4), (1024, 4), (1024, 8), (2048, 8))
+)
 
 
 def new_like(bench: Bench, x: Any) -> Any:
