@@ -12,6 +12,7 @@ from tile.ir.core import Function
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import control
+from tile.ir.parser import parse_module
 from tile.ir.passes import run_pipeline
 from tile.ir.printer import print_module
 from tile.ir.shared_type import Shared
@@ -22,7 +23,7 @@ from tile.simt.layouts.blocked import blocked
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.memory.allocate_shared import allocate_shared, shared_bytes
 from tile.simt.ops.layout_inference import LayoutBuilder
-from tile.simt.target import GENERIC, MMA, PLAIN
+from tile.simt.target import GENERIC, MMA, PLAIN, WGMMA
 
 TIGHT = replace(GENERIC, shared_bytes=1024)  # which leaves nothing to spare
 
@@ -150,3 +151,33 @@ def test_offsets_are_deterministic_and_within_the_sum_of_all_buffers(seed: int) 
         if op.defn is ops.shared.local_alloc
     ]
     assert max(sizes, default=0) - 127 <= max(shared_bytes(module), 1) <= max(sum(sizes), 1)
+
+
+IN_FLIGHT = """
+#acc = #linear{register = [[0,1],[8,0],[0,8]], lane = [[0,2],[0,4],[1,0],[2,0],[4,0]], warp = [[16,0],[32,0]] -> dim0 = 64, dim1 = 16}
+#right = #linear{register = [[0,1]], lane = [[0,2],[0,4],[0,8],[1,0],[2,0]], warp = [[4,0],[8,0]] -> dim0 = 16, dim1 = 16}
+#b = #linear{offset = [[1,0],[2,0],[4,0],[8,0],[0,1],[0,2],[8,4],[0,8]] -> dim0 = 16, dim1 = 16}
+
+func @f(%b: tile<16x16xf16, #right>, %p: tile<64x16xf16, #acc>, %c: tile<64x16xf32, #acc>) -> (tile<64x16xf32, #acc>, tile<16x16xf16, #right>) {
+  %m = local_alloc : shared<16x16xf16, #b>
+  %n = local_alloc : shared<16x16xf16, #b>
+  local_store %m, %b
+  %r = wgmma %p, %m, %c {shape = (64, 16, 16, 16), warpgroups = (1, 1)} : tile<64x16xf32, #acc>
+  WAIT
+  local_store %n, %b
+  LATE
+  %y = local_load %n : tile<16x16xf16, #right>
+  return %s, %y
+}
+"""
+
+
+@pytest.mark.parametrize(("late", "apart"), [(False, False), (True, True)])
+def test_what_a_wgmma_in_flight_reads_keeps_its_place(late: bool, apart: bool) -> None:
+    wait = "%s = wgmma_wait %r {pending = 0} : tile<64x16xf32, #acc>"
+    text = IN_FLIGHT.replace("LATE" if late else "WAIT", wait)
+    module = parse_module(text.replace("WAIT", "").replace("LATE", ""))
+    tuning = replace(WGMMA.tuning, resident_programs=1 << 20)
+    allocate_shared(module, target=replace(WGMMA, tuning=tuning))
+    first, second = [op["offset"] for op in module.walk() if op.defn is ops.shared.local_alloc]
+    assert (first != second) is apart

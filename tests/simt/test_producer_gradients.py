@@ -19,7 +19,9 @@ from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import RaceError, WgmmaInFlightError
 from tile.ir.core import Operation
 from tile.ir.module import Module
+from tile.ir.ops import memory
 from tile.simt.ops import tma, wgmma
+from tile.simt.ops.order import warpgroup_barrier
 from tile.simt.ops.warp_specialize import warp_specialize
 from tile.simt.target import WGMMA
 
@@ -117,11 +119,13 @@ def test_results(keys: int, warps: int, dp_first: bool) -> None:
         np.testing.assert_allclose(result.astype(np.float64), expected, atol=2e-3)
 
 
-def test_what_is_missing_in_the_loops_is_reported() -> None:
+@pytest.mark.parametrize(("keys", "warps"), [(64, 4), (128, 8)])
+def test_what_is_missing_in_the_loops_is_reported(keys: int, warps: int) -> None:
     """But the producer's waits for vectors and dout: a stage of q is released after theirs."""
-    kernel = case()
-    module = lowered(kernel, WGMMA, 4, 2, tma="reduce")
+    kernel = case(keys)
+    module = lowered(kernel, WGMMA, warps, 2, tma="reduce")
     faults = {**FAULTS, wgmma.wgmma_wait: (WgmmaInFlightError, RaceError)}
+    faults[warpgroup_barrier] = (RaceError,)
 
     def checked(module: Module) -> list[Operation]:
         return [op for op in module.walk() if op.defn in faults and op.parent is not None]
@@ -137,7 +141,25 @@ def test_what_is_missing_in_the_loops_is_reported() -> None:
             value.replace_by(removed.inputs[0])
         removed.erase()
         with nullcontext() if op in waits[1:] else pytest.raises(faults[op.defn]):
-            run_threads(broken, WGMMA, 4, kernel.grid, arguments())
+            run_threads(broken, WGMMA, warps, kernel.grid, arguments())
+
+
+def test_warpgroups_add_their_own_columns() -> None:
+    """They need not wait for each other."""
+    module = lowered(case(128), WGMMA, 8, 2, tma="reduce")
+    (reduction,) = [op for op in module.walk() if op.defn is tma.tma_reduce]
+    assert (reduction["warpgroups"], reduction["axis"]) == (2, -1)
+    loop = reduction.parent
+    assert loop is not None
+    kinds = {
+        *(tma.tma_store_wait, tma.tma_reduce, wgmma.wgmma, wgmma.wgmma_wait),
+        *(memory.barrier, warpgroup_barrier),
+    }
+    names = [op.name for op in loop.regions[0] if op.defn in kinds]
+    assert names[-8:] == [
+        *("barrier", "wgmma", "wgmma", "wgmma_wait"),
+        *("tma_store_wait", "warpgroup_barrier", "warpgroup_barrier", "tma_reduce"),
+    ]
 
 
 def test_a_reduction_overlaps_with_the_next_iteration() -> None:
@@ -153,7 +175,7 @@ def test_a_reduction_overlaps_with_the_next_iteration() -> None:
 def test_dots_complete_in_their_iteration_where_registers_are_short() -> None:
     """Two dots are issued first in any case; the accumulations are waited for at the end."""
     module = lowered(case(128), WGMMA, 8, 2, tma="reduce")
-    assert pending(module) == [2, 1, 1, 0, 0, 0]
+    assert pending(module) == [2, 1, 1, 1, 0, 0]
     short = replace(WGMMA, tuning=replace(WGMMA.tuning, overlap_registers=200))
     module = lowered(case(128), short, 8, 2, tma="reduce")
     assert pending(module) == [1, 1, 0, 2, 0]

@@ -58,6 +58,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "slice_shared_share": (4, None),
     "prefetch_register_share": (3, None),
     "address_registers": (32, OCCUPANCY),
+    "consumer_address_registers": (24, "docs/notes/ops.md#attention"),
     "overlap_registers": (8, OCCUPANCY),
     "enough_programs": (6, "docs/notes/attention.md"),
     "enough_loaded_bytes": (73728, "docs/notes/rows.md#programs-that-read-rows-again"),

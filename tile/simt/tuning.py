@@ -136,6 +136,10 @@ class TuningConstants:
     address_registers: int = constant(
         32, "tile/simt/schedule/resources.py: estimated and allocated by ptxas, 2026-11-21"
     )
+    # Instead of `address_registers`, where a producer has the addresses of loads.
+    consumer_address_registers: int = constant(
+        24, "docs/notes/ops.md#attention: gradients, ptxas 13.0, 2026-11-30"
+    )
     overlap_registers: int = constant(
         8, "tile/simt/schedule/resources.py: estimated and allocated by ptxas, 2026-11-21"
     )

@@ -12,7 +12,8 @@ elements and shape.
 
 With `tma=reduce`, atomic operations on blocks whose results are not used become TMA reductions,
 from any layout. In a loop the buffer of a reduction is waited for when it is written again, in the
-next iteration.
+next iteration. Warpgroups that hold their own rows or columns of a block each add these, and wait
+for themselves.
 
 A store in a loop of a warp-specialized kernel overlaps with the next iteration, if nothing in the
 kernel reads the array. Its buffers are live throughout the loop, together with those of the loads.
@@ -501,7 +502,7 @@ def _warpgroups(stores: Sequence[TmaStore]) -> tuple[int, int]:
     They need not wait for each other then. With 1, one thread stores all.
     """
     groups = layout_of(stores[0].value).in_size(WARP) // WARPGROUP_WARPS
-    alone = all(store.loop is not None and store.op.defn is memory.store for store in stores)
+    alone = all(store.loop is not None for store in stores)
     for axis in (-2, -1):
         if alone and groups > 1 and all(store.is_divided(groups, axis) for store in stores):
             return groups, axis
@@ -524,7 +525,9 @@ def _store(
     if op.defn is memory.store:
         build.op(ops.tma.tma_store, mem, *numbers, warpgroups=warpgroups, axis=axis)
     else:
-        build.op(ops.tma.tma_reduce, mem, *numbers, kind=op["kind"])
+        build.op(
+            ops.tma.tma_reduce, mem, *numbers, kind=op["kind"], warpgroups=warpgroups, axis=axis
+        )
 
 
 def _strips(build: LayoutBuilder, value: Value, times: int, axis: int) -> list[tuple[int, Value]]:

@@ -145,8 +145,9 @@ def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Assign each buffer an offset, sharing memory with buffers that are not live at the same time.
 
     A buffer is live from its first access to its last, throughout a loop that it is older than, and
-    until its async copies have been waited for. Called functions have their buffers above those
-    that are live at any call. Raises `OutOfResourcesError` if the target has less.
+    until its async copies, and wgmmas that read it, have been waited for. Called functions have
+    their buffers above those that are live at any call. Raises `OutOfResourcesError` if the target
+    has less.
 
         %m = local_alloc : shared<64x64xf32, #s>     %m = local_alloc {offset = 0} : ...
         %n = local_alloc : shared<64xi8, #t>         %n = local_alloc {offset = 16384} : ...
@@ -252,9 +253,15 @@ def _accesses(mem: Value) -> Iterator[Operation]:
             yield op
 
 
+_WAIT = ops.wgmma.wgmma_wait
+
+
 def _span(op: Operation, alloc: Operation, numbers: Numbers) -> tuple[int, int]:
     """Return the span of an access: the outermost loop around it that the buffer is older than."""
     start, end = numbers.starts[op], numbers.ends[op]
+    if op.defn is ops.wgmma.wgmma:  # it reads its operands until it is waited for
+        waits = [wait for wait in op.result.users if wait.block is op.block]
+        end = max([end, *[numbers.ends[wait] for wait in waits if wait.defn is _WAIT]])
     for outer in op.ancestors():
         if outer is alloc.parent:
             break

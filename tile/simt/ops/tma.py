@@ -253,13 +253,16 @@ REDUCE_ELEMENTS: dict[RMWKind, tuple[Scalar, ...]] = {
         "tma_reduce %m, %p, %n0, %n1, %s, %i, %j {kind = add}",
     ),
 )
-def tma_reduce(mem: Type, ptr: Type, *numbers: Type, kind: RMWKind) -> None:
+def tma_reduce(
+    mem: Type, ptr: Type, *numbers: Type, kind: RMWKind, warpgroups: int = 1, axis: int = -2
+) -> None:
     """Begin to combine a buffer into a descriptor block: into each element that is in bounds.
 
     Each element is combined by a relaxed atomic operation of device scope. All else is as for
     `tma_store`, and a `tma_store_wait` waits for it as for a store.
     """
     check_block("tma_reduce", mem, ptr, numbers)
+    _check_warpgroups("tma_reduce", mem, warpgroups, axis)
     assert isinstance(mem, Shared)
     allowed = REDUCE_ELEMENTS.get(kind, ())
     require(

@@ -13,8 +13,8 @@ wgmmas in flight across iterations and without: 199 and 162 allocated (184 and 1
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 
 from tile.analysis.liveness import Liveness, liveness
 from tile.ir.core import Operation, Value
@@ -124,6 +124,42 @@ def _at_once(value: Value, dot: Operation, index: int, live_bytes: int) -> int:
     return max(1, tile_registers(value) * live_bytes // whole)
 
 
+def accumulators_at_once(dots: Sequence[Operation], leading: Container[Operation]) -> int:
+    """Return the most registers of a thread for accumulators that are live at once in a loop.
+
+    Those that the loop carries are live throughout. Others are from the dot on, or from the start
+    for the dots that an iteration issues first, until threads have computed from them what takes
+    fewer registers.
+
+    dots: those of the loop, in program order, each with its own wait.
+    """
+    body = dots[0].block
+    assert body is not None
+    numbers = {op: number for number, op in enumerate(body)}
+    spans = list[tuple[int, int, int]]()
+    for dot in dots:
+        (wait,) = dot.result.users
+        end = _last_use(wait.result, numbers)
+        carried = end == len(numbers) - 1
+        start = 0 if carried or dot in leading else numbers[dot]
+        spans.append((start, end, register_count(dot.result)))
+    at = [numbers[dot] for dot in dots]
+    return max(sum(count for start, end, count in spans if start <= now <= end) for now in at)
+
+
+def _last_use(value: Value, numbers: Mapping[Operation, int]) -> int:
+    """Return the last use of a value, or of others as large that are computed from it."""
+    block, values = value.block, [value]
+    assert block is not None
+    last, size = 0, register_count(value)
+    for each in values:
+        users = {user.within(block) for user in each.users}
+        last = max([last, *[numbers[user] for user in users]])
+        results = chain.from_iterable(user.results for user in users)
+        values += [x for x in results if tile_registers(x) >= size and x not in values]
+    return last
+
+
 PRODUCER_WARPS = WARPGROUP_WARPS  # setmaxnreg changes the registers of a whole warpgroup
 PRODUCER_REGISTERS = LEAST_REGISTERS
 # ptxas uses at most 255 registers a thread, and the program's are a multiple of 8.
@@ -177,15 +213,22 @@ class Resources:
         return self.programs(fewer, threads * min(registers, self.target.registers)) > 1
 
     def overlap_is_free(
-        self, loop: Operation, dots: Sequence[Operation], *, producer: bool
+        self,
+        loop: Operation,
+        dots: Sequence[Operation],
+        leading: Container[Operation],
+        *,
+        producer: bool,
     ) -> bool:
         """Return True if keeping a loop's wgmmas in flight across iterations costs no programs.
 
         That takes registers for every accumulator that is live, and for the operand that is being
         computed. If it lowers occupancy, it does not pay: another program would have hidden the
         same latency. If shared memory limits occupancy, the registers are free to use.
+
+        leading: the dots that an iteration issues first.
         """
-        waiting, overlapped = self._overlap(dots)
+        waiting, overlapped = self._overlap(dots, leading, producer=producer)
         available = self.consumer_registers if producer else self.without_producer
         most = self.programs(self.shared.loops[loop])
         registers = [available(_warps(dots), programs) for programs in range(1, most + 1)]
@@ -198,19 +241,21 @@ class Resources:
 
         Its operand then takes registers besides all accumulators, which a producer leaves.
         """
-        return self._overlap(dots)[1] <= self.consumer_registers(_warps(dots))
+        return self._overlap(dots, dots)[1] <= self.consumer_registers(_warps(dots))
 
     def runs_alone(self, loop: Operation) -> bool:
         """Return True if the buffers of a loop leave no shared memory for a second program."""
         return self.programs(self.shared.loops[loop]) == 1
 
-    def _overlap(self, dots: Sequence[Operation]) -> tuple[int, int]:
+    def _overlap(
+        self, dots: Sequence[Operation], leading: Container[Operation], *, producer: bool = False
+    ) -> tuple[int, int]:
         """Return the registers of a thread that waits for each dot, or else for those it needs."""
-        accumulators = sum(register_count(dot.result) for dot in dots)
+        tuning = self.target.tuning
+        addresses = tuning.consumer_address_registers if producer else tuning.address_registers
         in_registers = [dot.inputs[0] for dot in dots if stays_in_registers(dot)]
         computed = [register_count(value) for value in in_registers if value.block is dots[0].block]
-        tuning = self.target.tuning
-        waiting = accumulators + tuning.address_registers
+        waiting = accumulators_at_once(dots, leading) + addresses
         return waiting, waiting + max(computed, default=0) + tuning.overlap_registers
 
     def program_registers(self, warps: int, tiles: int, instruction: int, shared_bytes: int) -> int:

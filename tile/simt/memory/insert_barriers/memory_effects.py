@@ -478,7 +478,7 @@ _ACCESSES: dict[OpDef, tuple[tuple[str, Kind, LayoutRule], ...]] = {
         ("bars", Kind.READ, _unknown),
     ),
     ops.tma.tma_store: (("mem", Kind.READ, _stored_layout),),
-    ops.tma.tma_reduce: (("mem", Kind.READ, _unknown),),
+    ops.tma.tma_reduce: (("mem", Kind.READ, _stored_layout),),
     ops.tma.tma_store_wait: (("mem", Kind.READ, _stored_layout),),
 }
 

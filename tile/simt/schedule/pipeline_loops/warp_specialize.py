@@ -41,6 +41,7 @@ from tile.ir.ops import control, memory
 from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.types import I32, Tile
 from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_stores, staging_bytes
+from tile.simt.hopper.wgmma_layouts import staged_operands
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.ops import cluster, order, shared, wgmma
@@ -239,6 +240,8 @@ class Specialization:
             after.op(order.order_arrive, only=self.warps // WARPGROUP_WARPS - 1)
             _after_last(body, ordered_waits).op(order.order_wait, only=0)
         lower_loop_stores(self.stores)
+        for each in self.loops:
+            _publish_operands(each.loop)
 
     # -- analysis
 
@@ -385,6 +388,19 @@ class Specialization:
                 deferred.ends(schedule, [release])
         each.loop.attributes["num_stages"] = 1
         return issued
+
+
+def _publish_operands(loop: Operation) -> None:
+    """Insert a barrier in front of a loop whose wgmmas read what threads stored there.
+
+    That is only if its iterations store operands, too. Then the loop has barriers, of which one at
+    its start would do for both; later ones let warpgroups drift apart.
+    """
+    (body,) = loop.regions
+    dots = [op for op in body if op.defn is wgmma.wgmma]
+    operands = [dot.inputs[index] for dot in dots for index in staged_operands(dot)]
+    if len({value.block is body for value in operands}) == 2:
+        LayoutBuilder.before(loop).op(memory.barrier)
 
 
 def plan_in_flight(plan: LoopPlan, resources: Resources) -> InFlightWgmma | None:

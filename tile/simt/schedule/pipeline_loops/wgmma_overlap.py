@@ -25,7 +25,8 @@ The pass changes a loop whose wgmmas are all in its own block in three ways:
 
 An operand that an iteration computes is overwritten in shared memory by the next iteration, while
 a wgmma that stays in flight still reads it. If shared memory allows, iterations alternate between
-two buffers (*double-buffered* operands).
+two buffers (*double-buffered* operands). A wgmma with such an operand in one buffer is waited for
+in its iteration, after those that can be issued before its result is used.
 
 A loop may only accumulate into an accumulator that is in flight around it: if ptxas finds another
 use after a wait that leaves younger wgmmas in flight, it serializes all of them.
@@ -58,6 +59,7 @@ from tile.ir.effects import is_pure
 from tile.ir.ops import control, math, shape
 from tile.simt.hopper.wgmma_layouts import staged_operands
 from tile.simt.ops import wgmma
+from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import (
     LayoutBuilder,
     half_layout,
@@ -253,7 +255,7 @@ def find_in_flight(
     # Without a producer, co-resident programs overlap as well and take fewer registers.
     if producer and waits_for_threads and resources.can_defer(dots):
         deferred = find_deferred_dot(last, leading[-1])
-    if deferred is None and not resources.overlap_is_free(loop, dots, producer=producer):
+    if deferred is None and not resources.overlap_is_free(loop, dots, leading, producer=producer):
         return InFlightWgmma(loop, dots, leading, stable, completes=True) if producer else None
     return InFlightWgmma(loop, dots, leading, stable, deferred)
 
@@ -337,8 +339,12 @@ def schedule_in_flight(loop_dots: InFlightWgmma, schedule: LoopSchedule) -> Poin
         schedule.add(point, Rank.LEADING, 0, leading[1:])
         schedule.add(point, Rank.REST, 0, ())
     for dot in loop_dots.dots:
-        if dot in loop_dots.stable and dot not in loop_carried:
+        if dot in loop_carried:
+            continue
+        if dot in loop_dots.stable:
             _wait_at_use(dot)
+        elif loop_carried:  # else ptxas serializes them (C7514)
+            _wait_after_dots(dot)
     waits = [next(dot.result.users) for dot in loop_carried]
     if not waits:
         return None
@@ -370,10 +376,43 @@ def _is_loop_carried(dot: Operation) -> bool:
 
 def _wait_at_use(dot: Operation) -> None:
     """Wait for a wgmma just before its result is used, so that those issued since go on."""
-    body, (wait,) = dot.block, dot.result.users
-    assert body is not None
-    users = {user.within(body) for user in wait.result.users}
-    use = next((op for op in body if op in users), None)
+    wait, use = _wait_and_use(dot)
     if use is not None:
         wait.move_before(use)
         wait.loc = use.loc
+
+
+def _wait_after_dots(dot: Operation) -> None:
+    """Wait for a wgmma after those that can be issued before its result is used.
+
+    Nothing else comes in front of the wait, since it might overwrite the operands. A conversion of
+    the result's layout follows the wait.
+    """
+    wait, use = _wait_and_use(dot)
+    moved = [wait]
+    if use is not None and use.defn is convert_layout and len(wait.result.uses) == 1:
+        moved, use = [wait, use], _first_user(use)
+    following: list[Operation] = []
+    op = moved[-1].next
+    while op is not None and op is not use and (is_pure(op) or op.defn in _GROUP):
+        following.append(op)
+        op = op.next
+    while following and following[-1].defn is not wgmma.wgmma:
+        following.pop()
+    if following and following[-1].next is not None:
+        for each in moved:
+            each.move_before(following[-1].next)
+
+
+def _wait_and_use(dot: Operation) -> tuple[Operation, Operation | None]:
+    """Return the wait for a wgmma, and the first operation of its block that uses the result."""
+    (wait,) = dot.result.users
+    return wait, _first_user(wait)
+
+
+def _first_user(op: Operation) -> Operation | None:
+    """Return the first operation of the same block that uses the result of one."""
+    body = op.block
+    assert body is not None
+    users = {user.within(body) for user in op.result.users}
+    return next((other for other in body if other in users), None)
