@@ -236,8 +236,8 @@ def test_sequences(
 def test_programs_with_blocks_of_several_sequences(
     name: str, size: int, tile_of_keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiles = {"BLOCK_M": 64, "BLOCK_N": tile_of_keys, "num_warps": 4, "PROGRAMS": 2}
-    monkeypatch.setattr(varlen_module, "BY_SEVERAL_BLOCKS", Table({(ANY, ANY): tiles}, {}))
+    tiles = {"BLOCK_M": 64, "BLOCK_N": tile_of_keys, "num_warps": 4, "PROGRAMS": 2, "SEQUENCES": 1}
+    monkeypatch.setattr(varlen_module, "BY_SEVERAL_BLOCKS", Table({(ANY,) * 3: tiles}, {}))
     launched = []
 
     def launch(kernel: Any, grid: Any) -> Any:

@@ -167,8 +167,10 @@ def _tiles(
 def _suits(config: Configuration, queries: int, heads: int, causal: bool) -> bool:
     """Return True if programs that take several blocks of queries have as much to do, nearly.
 
-    Causal ones take pairs of blocks.
+    Causal ones take pairs of blocks. A single block has at least half of its rows.
     """
+    if 2 * queries <= config["BLOCK_M"]:
+        return False
     blocks, pairs = tile.cdiv(queries, config["BLOCK_M"]), 2 if causal else 1
     units, programs = heads * blocks // pairs, config["PROGRAMS"]
     return blocks % pairs == 0 and 10 * units >= 9 * tile.cdiv(units, programs) * programs

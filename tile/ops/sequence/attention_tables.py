@@ -29,7 +29,8 @@ _WIDE = {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO}
 _FOUR = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2, "maxnreg": 128}
 _SHORT = {**_FOUR, "warp_specialize": False}  # four programs on a multiprocessor
 _ONE_LOOP = {"ONE_LOOP": True}
-_LEAST, _SHORTEST, _SHORTER, _FEW, _SOME, _MANY = 128, 256, 512, 1024, 4096, 8192  # keys
+_LEAST, _SHORTEST, _SHORTER, _SHORT_KEYS = 128, 256, 384, 512
+_FEW, _SOME, _MANY = 1024, 4096, 8192  # keys
 BY_DESCRIPTORS = Table(
     {(ANY, ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
@@ -67,17 +68,22 @@ BY_FEW_BLOCKS = Table(
     {(ANY, ANY): {}},
     {"nvptx": {(64, ANY): {}, (128, 2): {**_SMALL, "warp_specialize": True}, (ANY, ANY): {}}},
 )
-# Those of a program for each multiprocessor, which takes several blocks of queries, if these keep
-# all of them busy. By the size of a head, the bytes of an element, whether attention is causal,
-# whether there is a bias, and the number of keys; empty where a program for each block is faster.
-# In the same runs.
+# Those of one or two programs for each multiprocessor, which take several blocks of queries, if
+# these keep all of them busy. By the size of a head, the bytes of an element, whether attention is
+# causal, whether there is a bias, and the number of keys; empty where a program for each block is
+# faster. In the same runs.
+_PRODUCER = {**_SMALL, "warp_specialize": True}
+_PAIRS, _TRIPLES = {**_PRODUCER, "PROGRAMS": 264}, {**_PRODUCER, "PROGRAMS": 396}
 BY_SEVERAL_BLOCKS = Table(
     {(ANY, ANY, ANY, ANY, ANY): {}},
     {
         "nvptx": {
+            (64, 2, ANY, 0, _LEAST): {},
+            (64, 2, ANY, 0, _SHORTEST): _TRIPLES,
             (64, ANY, ANY, ANY, ANY): {},
-            (128, 2, 0, 0, _SHORTER): {},
+            (128, 2, 0, 0, _SHORTER): _PAIRS,
             (128, 2, 0, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
+            (128, 2, 1, 0, _SHORT_KEYS): _PAIRS,
             (128, 2, 1, 0, _FEW): {},
             (128, 2, 1, 0, _MANY): {**_LARGE, "PROGRAMS": 132},
             (128, ANY, ANY, ANY, ANY): {},

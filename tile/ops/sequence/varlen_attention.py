@@ -85,7 +85,7 @@ def varlen_attention(
     result = call.output("out", out, source.shape, source.dtype).contiguous()
     sums = accumulator(source.dtype)
     logs = call.new((heads, tokens), sums) if log_sums else None
-    several = _several(call, source, result, starts.size - 1)
+    several = _several(call, source, result, starts.size - 1, longest)
     if result.size and longest and several:
         launch(varlen_kernel, (several["PROGRAMS"],))(
             *(q, k, v, result.value, logs and logs.value, q_starts, k_starts, starts.size - 1),
@@ -123,14 +123,19 @@ def varlen_attention(
     return (result.value, logs.value) if logs else result.value
 
 
-def _several(call: Call, source: Operand, result: Operand, sequences: int) -> Configuration:
+def _several(
+    call: Call, source: Operand, result: Operand, sequences: int, longest: int
+) -> Configuration:
     """Return the configuration of programs that take several blocks, or an empty one.
 
-    They are as fast only if the sequences have a block for each of them, on average.
+    They are as fast only if each has a block, and not too many sequences to look at.
     """
     tokens, heads, size = source.shape
-    config = BY_SEVERAL_BLOCKS.select(call.backend, size, source.dtype.itemsize)
-    if not config or tokens * heads < sequences * config["PROGRAMS"] * config["BLOCK_M"]:
+    config = dict(BY_SEVERAL_BLOCKS.select(call.backend, size, source.dtype.itemsize, longest))
+    if not config:
+        return {}
+    each = tokens * heads / (config["PROGRAMS"] * config["BLOCK_M"])  # blocks of a program
+    if each < 1 or 1.1 * each * config.pop("SEQUENCES") < sequences:
         return {}
     return config if call.describes(*call.operands[:3], result) else {}
 

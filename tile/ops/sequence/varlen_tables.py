@@ -33,18 +33,23 @@ BY_DESCRIPTORS = Table(
     },
 )
 
-# Those of a program for each multiprocessor, which takes several blocks of queries
-# (attention_tables.py), by the size of a head and the bytes of an element. H200, 2026-11-29, four
-# sequences of 2048: 630 TFLOP/s for heads of 128, 516 without, and 703 and 529 for heads of 256.
+# Those of one or two programs for each multiprocessor, which take several blocks of queries
+# (attention_tables.py), by the size of a head, the bytes of an element, and the longest sequence,
+# and how many sequences there may be for each block of a program: each program looks at all. H200,
+# four sequences of 2048, 2026-11-29: 630 TFLOP/s for heads of 128, 516 without, and 703 and 529 for
+# heads of 256; 16 sequences of 256 and 512, bfloat16, 2026-11-30 (docs/notes/ops.md).
+_EACH = {"PROGRAMS": 132, "SEQUENCES": 1}
+_PAIRS = {**_SMALL, "warp_specialize": True, "PROGRAMS": 264, "SEQUENCES": 4}
 BY_SEVERAL_BLOCKS = Table(
-    {(ANY, ANY): {}},
+    {(ANY, ANY, ANY): {}},
     {
         "nvptx": {
-            (64, ANY): {},
-            (128, 2): {**_LARGE, "PROGRAMS": 132},
-            (128, ANY): {},
-            (256, 2): {**_LARGE, "BLOCK_N": 64, "PROGRAMS": 132},
-            (ANY, ANY): {},
+            (64, ANY, ANY): {},
+            (128, 2, 512): _PAIRS,
+            (128, 2, ANY): {**_LARGE, **_EACH},
+            (128, ANY, ANY): {},
+            (256, 2, ANY): {**_LARGE, "BLOCK_N": 64, **_EACH},
+            (ANY, ANY, ANY): {},
         }
     },
 )
