@@ -54,6 +54,31 @@ def test_results(queries: int, keys: int, size: int, causal: bool, launched: lis
         np.testing.assert_allclose(result.astype(np.float64), wanted, atol=8e-3)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("queries", "keys", "size"),
+    [(64, 128, 64), (32, 64, 128), (76, 150, 64), (72, 90, 80), (44, 70, 256), (68, 70, 24)],
+)
+def test_sums_in_any_order(
+    queries: int, keys: int, size: int, causal: bool, launched: list[str]
+) -> None:
+    """One kernel adds to dq what each block of keys contributes; blocks end with their head."""
+    arrays = problem(queries, keys, size, causal)
+    with tile.backend("interp:wgmma"):
+        gradients = tile.ops.attention_backward(*arrays, causal=causal, deterministic=False)
+    assert launched == ["delta_kernel", "descriptor_kv_kernel", "scale_kernel"]
+    expected = attention_backward_reference(*arrays, causal=causal)
+    for result, wanted in zip(gradients, expected, strict=True):
+        np.testing.assert_allclose(result.astype(np.float64), wanted, atol=8e-3)
+
+
+def test_no_reduction_begins_in_front_of_an_array(launched: list[str]) -> None:
+    """Blocks begin at multiples of 16 bytes of the sums, so before a head of 77 queries."""
+    with tile.backend("interp:wgmma"):
+        tile.ops.attention_backward(*problem(77, 150, 64, False), deterministic=False)
+    assert launched == ["descriptor_q_kernel", "descriptor_kv_kernel"]
+
+
 @pytest.mark.parametrize("scale", [0.0, -0.1])
 def test_scales_that_are_not_positive(scale: float) -> None:
     arrays = problem(40, 70, 64, True)

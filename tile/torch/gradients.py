@@ -19,13 +19,15 @@ Function = Callable[..., Any]
 class Step:
     """One backward pass: the arguments by name, the results, and their gradients.
 
-    needed: the names of the arguments whose gradients are asked for.
+    needed: the names of the arguments whose gradients are asked for. deterministic: True if PyTorch
+    was told to use deterministic algorithms.
     """
 
     arguments: Mapping[str, Any]
     results: tuple[Any, ...]
     grads: tuple[Any, ...]
     needed: frozenset[str]
+    deterministic: bool
 
     def options(self, *names: str) -> dict[str, Any]:
         """Return the arguments of these names that were passed."""
@@ -49,6 +51,7 @@ def _backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         results,
         tuple(None if grad is None else grad.contiguous() for grad in grads),
         frozenset(name for name, needed in zip(ctx.names, wanted, strict=True) if needed),
+        torch.are_deterministic_algorithms_enabled(),
     )
     gradients = ctx.gradient(step)
     return (None, None, None, None, *(gradients.get(name) for name in ctx.names))

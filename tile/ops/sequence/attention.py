@@ -49,7 +49,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     arguments, (result, log_sums) = dict(step.arguments), step.results
     q, k, v = (arguments.pop(name).contiguous() for name in "qkv")
     arguments.pop("log_sums")
-    names, options = [*"qkv"], {}
+    names, options = [*"qkv"], {"deterministic": step.deterministic}
     if {"bias", "slopes"} & step.needed:
         names += [name for name in ("bias", "slopes") if arguments.get(name) is not None]
         options["bias_gradients"] = True

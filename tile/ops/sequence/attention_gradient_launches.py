@@ -16,9 +16,13 @@ from tile.ops.core.new_arrays import Shape
 from tile.ops.core.tables import ANY, Configuration, Table
 from tile.ops.sequence.attention_kv_gradient import gradient_kv_kernel
 from tile.ops.sequence.attention_loop import LOG2_E
-from tile.ops.sequence.attention_probabilities import delta_kernel
+from tile.ops.sequence.attention_probabilities import delta_kernel, scale_kernel
 from tile.ops.sequence.attention_q_gradient import gradient_q_kernel
-from tile.ops.sequence.descriptor_kv_gradient import KEY_TILES, descriptor_kv_kernel
+from tile.ops.sequence.descriptor_kv_gradient import (
+    KEY_TILES,
+    SUM_TILES,
+    descriptor_kv_kernel,
+)
 from tile.ops.sequence.descriptor_q_gradient import QUERY_TILES, descriptor_q_kernel
 
 # By the size of a head and the bytes of an element. H200, float16, 4 x 32 x 4096, 2026-11-21
@@ -34,6 +38,7 @@ TABLE = Table(
 )
 
 DELTA_ROWS = 16  # of a program
+SCALED = 4096  # elements of a program
 
 
 @dataclass(frozen=True)
@@ -92,44 +97,52 @@ class Gradients:
             )
 
     def launch_by_descriptors(
-        self, backend: str, result: Any, size: int, scale: float, causal: bool
+        self, backend: str, result: Any, size: int, scale: float, causal: bool, sums: Any
     ) -> None:
         """Write delta, dq, dk and dv without a window and bias, by kernels with descriptors.
 
-        result: that of attention.
+        result: that of attention. sums: None, or float32 like dq, to add it up in any order.
         """
         sizes = (self.batches, self.heads, self.key_heads, self.queries, self.keys)
-        head = tile.next_power_of_2(size)
         options = {
             "SCALE": scale,
             "LOG2_SCALE": scale * LOG2_E,
             "SIZE": size,
-            "HEAD": head,
+            "HEAD": tile.next_power_of_2(size),
             "CAUSAL": causal,
         }
         dq, dk, dv = self.outputs
         *tensors, log_sums, delta = self.inputs
-        tiles = QUERY_TILES.select(backend, size)
-        blocks = tile.cdiv(self.queries, tiles["BLOCK_M"])
-        grid, order = self._query_grid(blocks, size, causal)
-        launch(descriptor_q_kernel, grid)(
-            *(*tensors, result, log_sums, delta, dq, *sizes),
-            RAGGED=self._is_ragged(tiles),
-            **order,
-            **options,
-            **tiles,
-        )
+        if sums is None:
+            tiles = QUERY_TILES.select(backend, size)
+            grid, order = self._query_grid(tile.cdiv(self.queries, tiles["BLOCK_M"]), size, causal)
+            launch(descriptor_q_kernel, grid)(
+                *(*tensors, result, log_sums, delta, dq, *sizes),
+                RAGGED=self._is_ragged(tiles),
+                **order,
+                **options,
+                **tiles,
+            )
+        else:
+            shape = (self.batches, self.heads, self.queries, size)
+            launch_delta(result, tensors[-1], delta, shape, 1, sums)
         tiles = KEY_TILES.select(backend, size)
-        blocks = tile.cdiv(self.keys, tiles["BLOCK_N"])
-        grid, order = self._key_grid(blocks, size, causal)
+        if sums is not None:
+            tiles = SUM_TILES.select(backend, size, self.keys)
+        grid, order = self._key_grid(tile.cdiv(self.keys, tiles["BLOCK_N"]), size, causal)
         launch(descriptor_kv_kernel, grid)(
-            *(*self.inputs, dk, dv, *sizes),
+            *(*self.inputs, sums, dk, dv, *sizes),
             GROUPED=self.heads != self.key_heads,
             RAGGED=self._is_ragged(tiles),
             **order,
             **options,
             **tiles,
         )
+        if sums is not None:
+            count = math.prod(sizes[:2]) * self.queries * size
+            launch(scale_kernel, (tile.cdiv(count, SCALED),))(
+                *(sums, dq, count), SCALE=scale, BLOCK=SCALED
+            )
 
     def _query_grid(self, blocks: int, size: int, causal: bool) -> BatchedGrid:
         """Return the grid of blocks of queries, which read keys and values of 16 bits or more."""
@@ -145,12 +158,14 @@ class Gradients:
         return bool(self.queries % tiles["BLOCK_M"] or self.keys % tiles["BLOCK_N"])
 
 
-def launch_delta(result: Any, dout: Any, delta: Any, shape: Shape, heads: int) -> None:
-    """Write delta, as `delta_kernel` does."""
+def launch_delta(
+    result: Any, dout: Any, delta: Any, shape: Shape, heads: int, sums: Any = None
+) -> None:
+    """Write delta, and zeros to sums of dq, as `delta_kernel` does."""
     *rows, size = shape
     count = math.prod(rows)
     launch(delta_kernel, (tile.cdiv(count, DELTA_ROWS),))(
-        *(result, dout, delta, count, size, heads, count // heads),
+        *(result, dout, delta, sums, count, size, heads, count // heads),
         ROWS=DELTA_ROWS,
         HEAD=max(16, tile.next_power_of_2(size)),
     )

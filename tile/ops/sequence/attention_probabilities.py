@@ -17,6 +17,7 @@ def delta_kernel(
     out_ptr,
     dout_ptr,
     delta_ptr,
+    sums_ptr,
     rows,
     size,
     heads,
@@ -24,7 +25,7 @@ def delta_kernel(
     ROWS: tl.constexpr,
     HEAD: tl.constexpr,
 ):
-    """Store delta, heads x tokens, of arrays of tokens x heads rows."""
+    """Store delta, heads x tokens, of arrays of tokens x heads rows, and zeros to `sums_ptr`."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     feature = tl.arange(0, HEAD)[None, :]
     inside = (row < rows)[:, None] & (feature < size)
@@ -32,6 +33,17 @@ def delta_kernel(
     dout = widen(tl.load(dout_ptr + row[:, None] * size + feature, mask=inside, other=0.0))
     at = row % heads * tokens + row // heads
     tl.store(delta_ptr + at, tl.sum(out * dout, axis=1), mask=row < rows)
+    if sums_ptr is not None:
+        zeros = tl.zeros((ROWS, HEAD), sums_ptr.dtype.element_ty)
+        tl.store(sums_ptr + row[:, None] * size + feature, zeros, mask=inside)
+
+
+@tile.jit
+def scale_kernel(sums_ptr, out_ptr, count, SCALE: tl.constexpr, BLOCK: tl.constexpr):
+    """Store sums of dq, scaled, in the type of the result."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    sums = tl.load(sums_ptr + at, mask=at < count)
+    tl.store(out_ptr + at, (sums * SCALE).to(out_ptr.dtype.element_ty), mask=at < count)
 
 
 @tile.jit

@@ -1,8 +1,8 @@
 """The gradients of keys and values of attention by descriptors: TMA copies blocks of queries.
 
-As in attention_kv_gradient.py, a program has a block of keys. The rows of the scores are keys, so
-that p and ds are operands of the dots of dv and dk in registers, and no tile is transposed. No
-barrier is left in the loop.
+As in attention_kv_gradient.py, a program has a block of keys. Together with those of queries, the
+gradients take 10 dots of blocks instead of 14: each program adds to sums of dq, by TMA. In what
+order, and so how they are rounded, differs from run to run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tile
 import tile.language as tl
 from tile.ops.core.batched_grid import place
 from tile.ops.core.tables import ANY, Table
-from tile.ops.sequence.seen_keys import is_seen
+from tile.ops.sequence.descriptor_gradient_loop import accumulate_kv
 
 _SQUARE = {"BLOCK_M": 64, "BLOCK_N": 64}
 _FOUR = {"num_warps": 4, "num_stages": 2}
@@ -27,6 +27,26 @@ KEY_TILES = Table(
         }
     },
 )
+# With sums of dq, by the size of a head and the number of keys, where that is faster. H200,
+# float16, 4 x 32 x 4096 and as many of 1024 to 16384, 2026-11-30 (docs/notes/ops.md).
+SUM_TILES = Table(
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32, "tma": "reduce"}},
+    {
+        "nvptx": {
+            (64, ANY): {},
+            (128, 2047): {},
+            (128, ANY): {
+                "BLOCK_M": 64,
+                "BLOCK_N": 128,
+                "num_warps": 8,
+                "num_stages": 2,
+                "warp_specialize": True,
+                "tma": "reduce",
+            },
+            (ANY, ANY): {},
+        }
+    },
+)
 
 
 def is_of_size(size: int) -> bool:
@@ -39,73 +59,6 @@ def is_of_size(size: int) -> bool:
 
 
 @tile.jit
-def accumulate_kv(
-    q_source,
-    dout_source,
-    log_sums,
-    deltas,
-    batch,
-    head,
-    row,
-    begin,
-    queries,
-    keys,
-    k,
-    v,
-    first,
-    dk,
-    dv,
-    LOG2_SCALE: tl.constexpr,
-    HEAD: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    RAGGED: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
-    """Return dk and dv with the queries of a head from `begin` on; `row` is the first of its sums.
-
-    RAGGED: some queries or keys of blocks do not exist. Blocks of queries begin where TMA can load
-    their sums, at multiples of 16 bytes.
-    """
-    key = first + tl.arange(0, BLOCK_N)
-    before = 0
-    if RAGGED:
-        aligned = row // 4 * 4
-        before = row - aligned
-        row = aligned
-    for start in range(begin, queries + before, BLOCK_M):
-        query = start - before + tl.arange(0, BLOCK_M)
-        if RAGGED:
-            q = q_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, HEAD)
-        else:
-            q = q_source.load([row + start, 0])
-        log_sum = log_sums.load([row + start])
-        scores = tl.dot(k, tl.trans(q))
-        if LOG2_SCALE <= 0:  # else after the mask, in one operation with the sum's subtraction
-            scores *= LOG2_SCALE
-        if RAGGED:
-            dout = dout_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, HEAD)
-        else:
-            dout = dout_source.load([row + start, 0])
-        delta = deltas.load([row + start])
-        if RAGGED:
-            seen = is_seen(query[None, :] + keys - queries, key[:, None], keys, None, CAUSAL)
-            exists = (query >= 0) & (query < queries)
-            scores = tl.where(seen & exists[None, :], scores, -float("inf"))
-        elif CAUSAL and start + keys - queries < first + BLOCK_N:
-            seen = key[:, None] <= query[None, :] + keys - queries
-            scores = tl.where(seen, scores, -float("inf"))
-        if LOG2_SCALE > 0:
-            scores *= LOG2_SCALE
-        p = tl.exp2(scores - log_sum[None, :])
-        dv = tl.dot(p.to(dout.dtype), dout, dv)
-        dp = tl.dot(v, tl.trans(dout))
-        ds = (p * (dp - delta[None, :])).to(q.dtype)
-        dk = tl.dot(ds, q, dk)
-    return dk, dv
-
-
-@tile.jit
 def descriptor_kv_kernel(
     q_ptr,
     k_ptr,
@@ -113,6 +66,7 @@ def descriptor_kv_kernel(
     dout_ptr,
     log_sum_ptr,
     delta_ptr,
+    dq_ptr,
     dk_ptr,
     dv_ptr,
     batches,
@@ -139,6 +93,9 @@ def descriptor_kv_kernel(
         shape, block, strides = [rows, SIZE], [BLOCK_M, HEAD], [SIZE, 1]
     q_source = tl.make_tensor_descriptor(q_ptr, shape, strides, block)
     dout_source = tl.make_tensor_descriptor(dout_ptr, shape, strides, block)
+    dq_sums = None
+    if dq_ptr is not None:
+        dq_sums = tl.make_tensor_descriptor(dq_ptr, shape, strides, block)
     # A block that crosses an end of a head has sums of another one, which are masked.
     log_sums = tl.make_tensor_descriptor(log_sum_ptr, [rows], [1], [BLOCK_M])
     deltas = tl.make_tensor_descriptor(delta_ptr, [rows], [1], [BLOCK_M])
@@ -159,7 +116,7 @@ def descriptor_kv_kernel(
     begin = 0
     if CAUSAL:
         begin = max(first - (keys - queries), 0) // BLOCK_M * BLOCK_M
-    sources = q_source, dout_source, log_sums, deltas
+    sources = q_source, dout_source, dq_sums, log_sums, deltas
     keys_of_block = begin, queries, keys, k, v, first
     options = LOG2_SCALE, HEAD, CAUSAL, RAGGED, BLOCK_M, BLOCK_N
     if GROUPED:
