@@ -3,7 +3,7 @@
     loss = s - x[target]        s = log sum_j exp(x[j]), by the maximum m: m + log sum exp(x[j] - m)
 
 Probabilities are never stored. A row, of a vocabulary, is long: a program goes over it in blocks
-with a running maximum and sum (softmax.py) and reads the logits once. The gradient needs s, which
+with a running maximum and sum (running_sums.py) and reads the logits once. The gradient needs s, which
 is loss + x[target]: nothing else is kept for it.
 """
 
@@ -25,7 +25,7 @@ from tile.ops.core.row_vectors import vector_of, vectors_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.cross_entropy_backward import cross_entropy_backward
 from tile.ops.rowwise.labels import labels_of, target_of
-from tile.ops.rowwise.softmax_kernels import (
+from tile.ops.rowwise.running_sums import (
     part_sums,
     sum_of_blocks,
     sum_of_parts,
@@ -109,7 +109,7 @@ def shared_cross_entropy_kernel(
     IGNORED: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Store the loss of a row from the maxima and sums of its parts (softmax_kernels.py)."""
+    """Store the loss of a row from the maxima and sums of its parts (running_sums.py)."""
     row = tl.program_id(0).to(tl.int64)
     target, used = target_of(target_ptr, row, True, classes, IGNORED)
     most, total = sum_of_parts(most_ptr, total_ptr, row, parts, PARTS)

@@ -20,7 +20,7 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import parts_of, row_tile, rows_of
-from tile.ops.rowwise.softmax_kernels import part_sums
+from tile.ops.rowwise.running_sums import part_sums
 from tile.ops.selection.logcumsumexp_backward import logcumsumexp_backward
 
 BLOCK = 512  # elements of an iteration
