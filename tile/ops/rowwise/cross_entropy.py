@@ -3,8 +3,8 @@
     loss = s - x[target]        s = log sum_j exp(x[j]), by the maximum m: m + log sum exp(x[j] - m)
 
 Probabilities are never stored. A row, of a vocabulary, is long: a program goes over it in blocks
-with a running maximum and sum (running_sums.py) and reads the logits once. The gradient needs s, which
-is loss + x[target]: nothing else is kept for it.
+with a running maximum and sum (running_sums.py) and reads the logits once. The gradient needs s,
+which is loss + x[target]: nothing else is kept for it.
 """
 
 from __future__ import annotations
