@@ -176,9 +176,12 @@ class Resources:
         self.target = target
         self.shared = SharedMemory(target, block_stores)
 
-    def would_spill(self, tiles: int) -> bool:
-        """Return True if a thread that needs `tiles` registers for tiles would spill."""
-        return tiles + self.target.tuning.least_other_registers > self.target.registers
+    def would_spill(self, tiles: int, warps: int = 1) -> bool:
+        """Return True if a thread that needs `tiles` registers for tiles would spill.
+
+        warps: of its program.
+        """
+        return tiles + self.target.tuning.least_other_registers > self.without_producer(warps)
 
     def are_short(self, tiles: int) -> bool:
         """Return True if addresses, masks and counters have few registers besides `tiles`."""

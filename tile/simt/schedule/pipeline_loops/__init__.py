@@ -7,7 +7,9 @@ channels          multi-buffers that async copies fill: how these are issued, aw
 multi_buffer      multi-buffers in shared memory, by iteration
 buffer_layouts    their layouts
 buffer_readers    conversions and wgmmas that read the tiles of loads from their buffers
+result_scales    loads of vectors that scale the results of wgmmas
 recompute_operands  operands that are computed in the layout of their dots
+reload_tiles      tiles that threads read from their buffers again behind reductions
 wgmma_overlap     wgmmas in flight across iterations, and dots that run an iteration later
 warp_specialize   TMA loads in producer warps
 multicast         blocks that both programs of a cluster load
@@ -36,6 +38,7 @@ from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
 from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
 from tile.simt.schedule.pipeline_loops.recompute_operands import recompute_operands
+from tile.simt.schedule.pipeline_loops.reload_tiles import reload_tiles
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner, specialize_option
 from tile.simt.schedule.pipeline_loops.warp_specialize import (
     CannotSpecializeError,
@@ -67,8 +70,10 @@ def pipeline_loops(
     memory, which `expand-schedules` issues `num_stages` - 1 iterations early. If the target has no
     async copies, or none that suit a load, the load is done one iteration early, registers
     permitting, and so are scalars that operands are computed from. A loop with a `num_stages` of
-    its own has that many stages, and its other loads are done one iteration early, too. There is a
-    stage less if a second program is then co-resident and dots read registers. A loop of at most
+    its own has that many stages, and its other loads are done one iteration early, too. If it has
+    no dots, and no registers for these, they become copies, and threads read their buffers again
+    behind a reduction instead of holding tiles throughout it (`reload_tiles`). There is a stage
+    less if a second program is then co-resident and dots read registers. A loop of at most
     `num_stages` iterations, if their number is constant, has a stage for each and issues all copies
     before the first wait; `expand-schedules` unrolls it.
 
@@ -155,6 +160,8 @@ def pipeline_loops(
         for plan in plans:
             if plan.async_loads and plan not in specialized:
                 lower_async_loads(plan, schedules[plan.loop], resources)
+            if plan.reloads:
+                reload_tiles(plan.loop.regions[0], target)
         for schedule in schedules.values():
             schedule.assign()
         if plans:

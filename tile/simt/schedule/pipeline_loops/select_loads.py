@@ -10,8 +10,9 @@ from itertools import chain, product, takewhile
 from tile.analysis.alias import Alias, rely_on_disjoint
 from tile.analysis.axis_info import AxisInfoResult, axis_info
 from tile.analysis.dot_tiles import feeds_dot
+from tile.analysis.liveness import liveness
 from tile.ir.core import Function, Operation, Value
-from tile.ir.effects import is_plain_load, is_pure, is_zero, iterations
+from tile.ir.effects import is_plain_load, is_zero, iterations
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops import control, debug, descriptor, memory
 from tile.ir.ops.control import WarpSpecialize
@@ -21,11 +22,12 @@ from tile.ir.types import Tile
 from tile.simt.hopper.tma_boxes import TMA_ALIGNMENT, block_layout, block_strips, reason_against
 from tile.simt.hopper.wgmma_layouts import contiguous_axis
 from tile.simt.layouts.conversion import SharedConversion
+from tile.simt.layouts.dims import WARP
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import shared_access
 from tile.simt.layouts.shared_layout import shared_layout
 from tile.simt.memory.expose_shared import plan_tile_conversion
-from tile.simt.ops import shared, tma, wgmma
+from tile.simt.ops import shared, tma
 from tile.simt.ops.layout_inference import layout_of, tile_type
 from tile.simt.schedule.async_ops import buffer_stages
 from tile.simt.schedule.backward_slice import backward_slice
@@ -46,11 +48,12 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
 )
 from tile.simt.schedule.pipeline_loops.channels import mbarrier_bytes
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, in_stages
+from tile.simt.schedule.pipeline_loops.result_scales import scales_of_results
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     completes_in_block,
     double_buffered,
 )
-from tile.simt.schedule.resources import Resources
+from tile.simt.schedule.resources import Resources, pressure, tile_registers
 from tile.simt.schedule.shared_memory import (
     BufferRead,
     OperandUse,
@@ -69,6 +72,7 @@ class LoopPlan:
     register_loads: loop-carried in registers, as scalars are.
     double_buffered: operands that the iteration computes, which are stored to two buffers.
     early_loads: what addresses of cp.async copies may be loaded by, when these are issued.
+    reloads: threads read the buffers again where they would hold what they compute from them.
     """
 
     loop: Operation
@@ -77,6 +81,7 @@ class LoopPlan:
     register_loads: tuple[Operation, ...]
     double_buffered: tuple[OperandUse, ...] = ()
     early_loads: frozenset[Operation] = frozenset()
+    reloads: bool = False
 
     @property
     def stages(self) -> int:
@@ -170,10 +175,12 @@ class LoopPlanner:
         early = frozenset(self.unaliased(loop, loads))
         movable = [op for op in loads if op in early and backward_slice(loop, op.inputs)]
         scalars = [op for op in movable if op in for_dots and not _is_tile(op.result)]
-        scalars += _scales_of_results(loop, [op for op in movable if op not in for_dots])
+        scalars += scales_of_results(loop, [op for op in movable if op not in for_dots])
         indirect = [op for op in chosen if op in early and op not in movable]
         indirect = [op for op in indirect if backward_slice(loop, op.inputs, early)]
         chosen = [op for op in chosen if op in movable]
+        if not for_dots and self.lacks_registers(loop, chosen):
+            return self.plan_copies(loop, stages, chosen, early)
         copies = _not_none(self.async_load(op) for op in chosen if op in for_dots)
         if any(each.tma for each in copies):
             copies = [each if each.tma else self.tma_copy(each) for each in copies]
@@ -189,6 +196,32 @@ class LoopPlanner:
         operands = double_buffered(loop, plan.async_loads, plan.shared_loads)
         larger = replace(plan, double_buffered=operands)
         return larger if plan.async_loads and self.fits(larger) else plan
+
+    def plan_copies(
+        self, loop: Operation, stages: int, loads: Sequence[Operation], early: frozenset[Operation]
+    ) -> LoopPlan | None:
+        """Return the plan of a loop without dots whose tiles are copied to shared memory.
+
+        As many as fit: others are loaded where they are used. Those that take a thread no more than
+        a register are loaded to it one iteration early.
+        """
+        held = [load for load in loads if tile_registers(load.result) <= 1]
+        copies = _not_none(self.cp_async_load(load) for load in loads if load not in held)
+        for count in range(len(copies), 0, -1):
+            plans = self.candidates(loop, stages, (), held, copies[:count], early)
+            plan = next(filter(self.fits, plans), None)
+            if plan is not None:
+                self.rely_on_disjoint(plan)
+                return replace(plan, reloads=True)
+        return None
+
+    def lacks_registers(self, loop: Operation, loads: Sequence[Operation]) -> bool:
+        """Return True if a thread would spill for holding tiles of a loop one iteration early."""
+        if not loads:
+            return False
+        early = sum(tile_registers(load.result) for load in loads)
+        tiles = pressure(loop, liveness(self.function), self.target)
+        return self.resources.would_spill(tiles + early, layout_of(loads[0].result).in_size(WARP))
 
     def may_specialize(self, loop: Operation) -> bool:
         """Return True if the TMA loads of a loop may get a producer: on request, or if nested."""
@@ -432,39 +465,6 @@ class LoopPlanner:
 def specialize_option(op: Operation) -> WarpSpecialize:
     """Return what a loop's author wants."""
     return op["warp_specialize"] if op.defn is control.for_ else WarpSpecialize.AUTO
-
-
-def _scales_of_results(loop: Operation, loads: Sequence[Operation]) -> list[Operation]:
-    """Return the loads of vectors that are combined with the results of wgmmas of an iteration.
-
-    An iteration early, they do not wait for memory when the wgmma has completed. That is for
-    loop-carried addresses: those that an iteration computes would delay its wgmma. (H200, SGLang's
-    block-scaled fp8 matmul of 1024 x 4096 x 4096, 2026-11-30: 53.1 us in place of 56.2, Triton
-    53.0; of int8, with addresses by a division, 57.6 in place of 55.5.)
-    """
-    (body,) = loop.regions
-    results = {op.result for op in body if op.defn is wgmma.wgmma_wait}
-    for op in body:
-        if is_pure(op) and not op.regions and not results.isdisjoint(op.inputs):
-            results.update(op.results)
-
-    def scales(load: Operation) -> bool:
-        values = {load.result}
-        for op in body:
-            if is_pure(op) and not op.regions and not values.isdisjoint(op.inputs):
-                if op.defn.elementwise and not results.isdisjoint(op.inputs):
-                    return True
-                if len(op.inputs) == 1:
-                    values.update(op.results)
-        return False
-
-    return [op for op in loads if results and _is_vector(op) and scales(op)]
-
-
-def _is_vector(load: Operation) -> bool:
-    """Return True for a load of one axis, whose operands an iteration does not compute."""
-    ready = all(x.owner is load.block or x.block is not load.block for x in load.inputs)
-    return ready and _is_tile(load.result) and sum(n > 1 for n in load.result.type.shape) <= 1
 
 
 def _dots(op: Operation) -> list[Operation]:

@@ -1,0 +1,90 @@
+"""Rows of which registers do not hold two are copied to shared memory an iteration early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile
+import tile.language as tl
+from tests.simt.kernels import Kernel, numbers
+from tests.simt.synchronization import lowered
+from tile.backends.interp.simulator.thread_kernel import run_threads
+from tile.errors import CopyInFlightError
+from tile.ir.module import Module
+from tile.ir.op_definition import OpDef
+from tile.simt.ops import shared, thread
+from tile.simt.target import WGMMA
+
+ROWS, PROGRAMS, WARPS = 7, 2, 32
+
+
+@tile.jit
+def gradients(x_ptr, y_ptr, out_ptr, sums_ptr, rows, n, BLOCK: tl.constexpr):
+    """The gradient of a softmax, and sums over the rows of each program."""
+    column = tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=2):
+        x = tl.load(x_ptr + row * n + column, mask=column < n, other=0.0).to(tl.float32)
+        y = tl.load(y_ptr + row * n + column, mask=column < n, other=0.0).to(tl.float32)
+        total = tl.sum(x * y, axis=0)
+        tl.store(out_ptr + row * n + column, y * (x - total), mask=column < n)
+        sums += x * y
+    tl.store(sums_ptr + tl.program_id(0) * n + column, sums, mask=column < n)
+
+
+def case(n: int, dtype: Any = np.float16, rows: int = ROWS) -> Kernel:
+    def arguments() -> list[Any]:
+        x, y = (numbers(rows, n, dtype=dtype, seed=seed) / 16 for seed in (1, 2))
+        out, sums = np.zeros_like(x), np.zeros((PROGRAMS, n), np.float32)
+        return [x, y, out, sums, np.int32(rows), np.int32(n)]
+
+    kind = "*fp16:16" if dtype is np.float16 else "*fp32:16"
+    signature = {"x_ptr": kind, "y_ptr": kind, "out_ptr": kind, "sums_ptr": "*fp32:16"}
+    signature |= {"rows": "i32", "n": "i32:16"}
+    block = tile.next_power_of_2(n)
+    return Kernel(gradients, signature, {"BLOCK": block}, (PROGRAMS, 1, 1), arguments)
+
+
+def count(module: Module, defn: OpDef) -> int:
+    return sum(op.defn is defn for op in module.walk())
+
+
+def check(module: Module, kernel: Kernel) -> None:
+    arguments = kernel.arguments()
+    run_threads(module, WGMMA, WARPS, kernel.grid, arguments)
+    x, y = (each.astype(np.float64) for each in arguments[:2])
+    expected = y * (x - (x * y).sum(axis=1, keepdims=True))
+    tolerance = 4e-3 if arguments[0].dtype == np.float16 else 1e-4
+    np.testing.assert_allclose(arguments[2], expected, rtol=tolerance, atol=tolerance)
+    sums = [(x * y)[program::PROGRAMS].sum(axis=0) for program in range(PROGRAMS)]
+    np.testing.assert_allclose(arguments[3], sums, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "copied"),
+    [
+        pytest.param(16384, np.float16, 2, id="both"),
+        pytest.param(12304, np.float16, 2, id="masked"),
+        pytest.param(16384, np.float32, 1, id="one"),  # two stages of both do not fit
+        pytest.param(2048, np.float16, 0, id="none"),
+    ],
+)
+@pytest.mark.parametrize("rows", [0, 1, ROWS])
+def test_results(n: int, dtype: Any, copied: int, rows: int) -> None:
+    kernel = case(n, dtype, rows)
+    module = lowered(kernel, WGMMA, WARPS, 3)
+    # In front of the loop, and in it.
+    assert count(module, thread.shared_cp_async) == 2 * copied
+    check(module, kernel)
+
+
+def test_a_missing_wait_is_reported() -> None:
+    kernel = case(16384)
+    module = lowered(kernel, WGMMA, WARPS, 3)
+    loop_wait, _ = [op for op in module.walk() if op.defn is shared.cp_async_wait_group]
+    loop_wait.erase()
+    with pytest.raises(CopyInFlightError):
+        check(module, kernel)
