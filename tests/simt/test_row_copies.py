@@ -15,6 +15,7 @@ from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import CopyInFlightError
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
+from tile.ops.rowwise.row_norms_backward import row_norm_backward_kernel
 from tile.simt.ops import shared, thread
 from tile.simt.target import WGMMA
 
@@ -88,3 +89,53 @@ def test_a_missing_wait_is_reported() -> None:
     loop_wait.erase()
     with pytest.raises(CopyInFlightError):
         check(module, kernel)
+
+
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize("given", [False, True])
+def test_gradients_of_norms(centered: bool, given: bool) -> None:
+    """Sums that depend on each other, and sums that do not; a weight that is widened."""
+    rows, n = 5, 12304
+    names = ["dy_ptr", "x_ptr", "weight_ptr", "dx_ptr"]
+    signature = dict.fromkeys(names, "*fp16:16") | {"dweight_parts_ptr": "*fp32:16"}
+    if centered:
+        signature["dbias_parts_ptr"] = "*fp32:16"
+    if given:
+        signature |= dict.fromkeys(["mean_ptr", "rstd_ptr"][not centered :], "*fp32:16")
+    strides = ["dy_stride", "x_stride", "dx_stride"]
+    signature |= dict.fromkeys(strides, "i32:16") | {"rows": "i32", "length": "i32:16"}
+    kernel = row_norm_backward_kernel
+    none = {name.name: None for name in kernel.parameters if name.name not in signature}
+    constants = none | {"CENTERED": centered, "EPS": 1e-5, "ROWS": 1, "BLOCK": 16384}
+    dy, x = (numbers(rows, n, dtype=np.float16, seed=seed) for seed in (1, 2))
+    weight = numbers(n, dtype=np.float16, seed=3)
+    center, scale = _statistics(x.astype(np.float64), centered)
+    values = {"dy_ptr": dy, "x_ptr": x, "weight_ptr": weight, "dx_ptr": np.zeros_like(x)}
+    parts = [np.zeros((PROGRAMS, n), np.float32) for _ in range(2)]
+    values |= {"dweight_parts_ptr": parts[0], "dbias_parts_ptr": parts[1]}
+    values |= {"mean_ptr": np.float32(center[:, 0]), "rstd_ptr": np.float32(scale[:, 0])}
+    values |= dict.fromkeys(strides, np.int32(n)) | {"rows": np.int32(rows), "length": np.int32(n)}
+
+    def arguments() -> list[Any]:
+        return [values[each.name] for each in kernel.parameters if each.name in signature]
+
+    case = Kernel(kernel, signature, constants, (PROGRAMS, 1, 1), arguments)
+    module = lowered(case, WGMMA, WARPS, 3)
+    run_threads(module, WGMMA, WARPS, case.grid, case.arguments())
+    assert count(module, thread.shared_cp_async) > 0
+    dy, x, weight = (each.astype(np.float64) for each in (dy, x, weight))
+    normal, direct = (x - center) * scale, dy * weight
+    dx = direct - normal * (direct * normal).mean(axis=1, keepdims=True)
+    dx -= direct.mean(axis=1, keepdims=True) if centered else 0
+    np.testing.assert_allclose(values["dx_ptr"], dx * scale, rtol=4e-3, atol=4e-3)
+    np.testing.assert_allclose(
+        parts[0].sum(axis=0), (dy * normal).sum(axis=0), rtol=1e-4, atol=1e-4
+    )
+    if centered:
+        np.testing.assert_allclose(parts[1].sum(axis=0), dy.sum(axis=0), rtol=1e-4, atol=1e-4)
+
+
+def _statistics(x: np.ndarray, centered: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The means of rows, or zeros, and the reciprocals of their deviations."""
+    center = x.mean(axis=1, keepdims=True) * centered
+    return center, 1 / np.sqrt(((x - center) ** 2).mean(axis=1, keepdims=True) + 1e-5)

@@ -20,7 +20,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.few_rows_backward import few_rows_backward
-from tile.ops.rowwise.row_norms import ELEMENTS, LONGEST, normalized, require_block
+from tile.ops.rowwise.row_norms import ELEMENTS, LONGEST, require_block
 
 # By the elements of a tile: 16 for each thread. H200, 2026-11-29.
 WARPS = Table(
@@ -29,17 +29,14 @@ WARPS = Table(
         "nvptx": {
             (2048,): {"num_warps": 4},
             (4096,): {"num_warps": 8},
-            (8192,): {"num_warps": 16},
+            (16384,): {"num_warps": 16},
             (ANY,): {"num_warps": 32},
         }
     },
 )
 FEW = 264  # rows that programs share, if statistics are given
-PARTS = 264  # programs of the backward pass: two for each multiprocessor of an H200
-PREFETCHED = (
-    8192  # elements of rows, at most, of which registers hold two; a program of the longest
-)
-# is alone on a multiprocessor
+# Programs of the backward pass, by the elements of a tile: as many as an H200 runs at a time.
+PROGRAMS = Table({(4096,): {"programs": 264}, (ANY,): {"programs": 132}}, {})
 
 
 @tile.jit
@@ -59,49 +56,45 @@ def row_norm_backward_kernel(
     length,
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
-    PREFETCHED: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    part = tl.program_id(0).to(tl.int64)
+    part = tl.program_id(0)
     column = tl.arange(0, BLOCK)[None, :]
     weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
     dweight = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
     dbias = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
     step = tl.num_programs(0) * ROWS
-    row = part * ROWS + tl.arange(0, ROWS)[:, None]
-    inside = (row < rows) & (column < length)
-    next_x = tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0)
-    next_dy = tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0)
-    for start in range(part * ROWS, rows, step):
-        row = start + tl.arange(0, ROWS)[:, None]
+    # The next rows are loaded while sums of these are waited for.
+    for start in tl.range(part * ROWS, rows, step, num_stages=2):
+        row = start.to(tl.int64) + tl.arange(0, ROWS)[:, None]
         exists = row < rows
         inside = exists & (column < length)
-        if PREFETCHED:  # rows of the next iteration, while sums of these are waited for
-            x, dy = widen(next_x), widen(next_dy)
-            more = (row + step < rows) & (column < length)
-            next_x = tl.load(x_ptr + (row + step) * x_stride + column, mask=more, other=0.0)
-            next_dy = tl.load(dy_ptr + (row + step) * dy_stride + column, mask=more, other=0.0)
-        else:
-            x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
-            dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
+        x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
+        dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
+        if CENTERED:
+            if mean_ptr is not None:
+                x -= tl.load(mean_ptr + row, mask=exists, other=0.0)
+            else:
+                x = tl.where(inside, x - tl.sum(x, axis=1, keep_dims=True) / length, 0.0)
+        direct = dy * weight
+        # Sums that do not depend on each other are exchanged at once.
+        by_x = tl.sum(direct * x, axis=1, keep_dims=True) / length
+        if CENTERED:
+            by_one = tl.sum(direct, axis=1, keep_dims=True) / length
         if rstd_ptr is not None:
             rstd = tl.load(rstd_ptr + row, mask=exists, other=0.0)
-            if CENTERED:
-                mean = tl.load(mean_ptr + row, mask=exists, other=0.0)
-                x = tl.where(inside, x - mean, 0.0)
-            normal = x * rstd
         else:
-            normal, _, rstd = normalized(x, inside, length, CENTERED, EPS)
-        direct = dy * weight
+            rstd = 1.0 / tl.sqrt(tl.sum(x * x, axis=1, keep_dims=True) / length + EPS)
+        normal = x * rstd
         # x contributes through the variance of its row, too, and through its mean.
-        dx = direct - normal * (tl.sum(direct * normal, axis=1, keep_dims=True) / length)
         if CENTERED:
-            dx -= tl.sum(direct, axis=1, keep_dims=True) / length
+            direct -= by_one
             dbias += dy
+        dx = direct - normal * (by_x * rstd)
         tl.store(dx_ptr + row * dx_stride + column, dx * rstd, mask=inside)
         dweight += dy * normal
-    at = part * length + column
+    at = part.to(tl.int64) * length + column
     tl.store(dweight_parts_ptr + at, tl.sum(dweight, 0, keep_dims=True), mask=column < length)
     if CENTERED:
         tl.store(dbias_parts_ptr + at, tl.sum(dbias, 0, keep_dims=True), mask=column < length)
@@ -138,8 +131,7 @@ def row_norm_backward(
         few_rows_backward(call, arrays, rows, dy_rows.stride, dx, kind, sums)
         return (dx.value, *(each.value for each in sums))
     tiles = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
-    prefetched = tiles["BLOCK"] <= PREFETCHED and source.dtype.itemsize == 2
-    most = PARTS // 2 if prefetched and tiles["BLOCK"] == PREFETCHED else PARTS
+    most = int(PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"])
     programs = min(most, tile.cdiv(rows.count, tiles["ROWS"]))
     parts = [call.new((programs, length), kind) for _ in range(count)]
     if rows.count and length:
@@ -149,7 +141,6 @@ def row_norm_backward(
             *(dy_rows.stride, rows.stride, length, rows.count, length),
             CENTERED=centered,
             EPS=eps,
-            PREFETCHED=prefetched,
             **tiles,
         )
     if length:
