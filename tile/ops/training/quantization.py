@@ -3,8 +3,9 @@
     scale = max |x[i]| / limit        q[i] = nearest(x[i] / scale)        x[i] = q[i] * scale
 
 The limit is the greatest number of the type: 127 for int8, 448 for float8_e4m3fn. A row of zeros
-has the scale 0 and quantizes to zeros. A program reads its row twice: for the maximum, and for the
-quotients, when it is still in the cache. Integers are rounded to nearest, ties to even.
+has the scale 0 and quantizes to zeros. A program holds its rows in registers, or reads a longer one
+twice: for the maximum, and for the quotients, when it is still in the cache. Integers are rounded
+to nearest, ties to even.
 """
 
 from __future__ import annotations
@@ -20,24 +21,64 @@ from tile.language.extra import libdevice
 from tile.ops.core.call import F32, I8, Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.reference import Array, wide
+from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
 
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 LIMITS = {"int8": (I8, 127.0), "float8_e4m3fn": (F8, 448.0)}
 BLOCK = 4096  # elements of a program of `dequantize`
-# Of `quantize`, by the elements of a row: those of an iteration. H200, float16, 2026-11-29.
+LONGEST = 8192  # elements of a row in registers
+ELEMENTS = 2048  # of a tile of short rows
+# By the elements of a tile. H200, float16, 2026-11-30.
+WARPS = Table(
+    {(ANY,): {}},
+    {"nvptx": {(512,): {"num_warps": 1}, (4096,): {"num_warps": 4}, (ANY,): {"num_warps": 8}}},
+)
+# Of longer rows: the elements of an iteration. H200, float16, 2026-11-29.
 TABLE = Table(
-    {
-        (4096,): {"BLOCK": 4096, "num_warps": 4},
-        (16384,): {"BLOCK": 4096, "num_warps": 8},
-        (ANY,): {"BLOCK": 8192, "num_warps": 16},
-    },
-    {},
+    {(16384,): {"BLOCK": 4096, "num_warps": 8}, (ANY,): {"BLOCK": 8192, "num_warps": 16}}, {}
 )
 
 
 @tile.jit
+def scale_of(most, LIMIT: tl.constexpr):
+    """Return the scale of rows whose greatest elements are `most`, and its reciprocal."""
+    # Exact divisions: numbers of 16 bits are often halfway between two integers.
+    scale = tl.div_rn(most, LIMIT)
+    return scale, tl.where(scale > 0, tl.div_rn(1.0, scale), 0.0)
+
+
+@tile.jit
+def store_quotients(q_ptr, at, x, inverse, inside, LIMIT: tl.constexpr):
+    q = tl.clamp(x * inverse, -LIMIT, LIMIT)
+    if q_ptr.dtype.element_ty == tl.int8:
+        q = libdevice.rint(q)
+    tl.store(q_ptr + at, q.to(q_ptr.dtype.element_ty), mask=inside)
+
+
+@tile.jit
 def quantize_kernel(
+    x_ptr,
+    q_ptr,
+    scale_ptr,
+    stride,
+    rows,
+    length,
+    LIMIT: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    row, exists = rows_of(rows, ROWS)
+    column = tl.arange(0, BLOCK)[None, :]
+    inside = exists & (column < length)
+    x = tl.load(x_ptr + row * stride + column, mask=inside, other=0.0).to(tl.float32)
+    scale, inverse = scale_of(tl.max(tl.abs(x), axis=1, keep_dims=True), LIMIT)
+    tl.store(scale_ptr + row, scale, mask=exists)
+    store_quotients(q_ptr, row * length + column, x, inverse, inside, LIMIT)
+
+
+@tile.jit
+def long_quantize_kernel(
     x_ptr, q_ptr, scale_ptr, stride, length, LIMIT: tl.constexpr, BLOCK: tl.constexpr
 ):
     row = tl.program_id(0).to(tl.int64)
@@ -47,17 +88,13 @@ def quantize_kernel(
         column = start + lane
         x = tl.load(x_ptr + row * stride + column, mask=column < length, other=0.0)
         most = tl.maximum(most, tl.abs(x.to(tl.float32)))
-    # Exact divisions: numbers of 16 bits are often halfway between two integers.
-    scale = tl.div_rn(tl.max(most, axis=0), LIMIT)
-    inverse = tl.where(scale > 0, tl.div_rn(1.0, scale), 0.0)
+    scale, inverse = scale_of(tl.max(most, axis=0), LIMIT)
     tl.store(scale_ptr + row, scale)
     for start in range(0, length, BLOCK):
         column = start + lane
-        x = tl.load(x_ptr + row * stride + column, mask=column < length, other=0.0)
-        q = tl.clamp(x.to(tl.float32) * inverse, -LIMIT, LIMIT)
-        if q_ptr.dtype.element_ty == tl.int8:
-            q = libdevice.rint(q)
-        tl.store(q_ptr + row * length + column, q.to(q_ptr.dtype.element_ty), mask=column < length)
+        inside = column < length
+        x = tl.load(x_ptr + row * stride + column, mask=inside, other=0.0).to(tl.float32)
+        store_quotients(q_ptr, row * length + column, x, inverse, inside, LIMIT)
 
 
 @tile.jit
@@ -80,13 +117,16 @@ def quantize(x: Any, dtype: str = "int8") -> tuple[Any, Any]:
     rows = source.rows()
     kind, limit = LIMITS[call.choice("dtype", dtype, tuple(LIMITS))]
     result, scale = call.new(source.shape, kind), call.new(source.shape[:-1] or (1,), F32)
-    if rows.count:
+    arrays = x, result.value, scale.value, rows.stride
+    if rows.count and rows.length <= LONGEST:
+        shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
+        launch(quantize_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
+            *(*arrays, rows.count, rows.length), LIMIT=limit, **shape
+        )
+    elif rows.count:
         config = TABLE.select(call.backend, rows.length)
-        block = min(config["BLOCK"], tile.next_power_of_2(rows.length))
-        launch(quantize_kernel, (rows.count,), dependent=True)(
-            *(x, result.value, scale.value, rows.stride, rows.length),
-            LIMIT=limit,
-            **{**config, "BLOCK": block},
+        launch(long_quantize_kernel, (rows.count,), dependent=True)(
+            *(*arrays, rows.length), LIMIT=limit, **config
         )
     return result.value, scale.value
 
