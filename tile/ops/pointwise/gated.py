@@ -19,8 +19,11 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array, wide
+from tile.ops.core.tables import Table
 
 BLOCK = 1024  # elements of a program; H200, 2^27 sums, 2026-11-21 (docs/results/gpu.md)
+# Of gradients, whose five arrays take registers. H200, 4096 x 8192, float16, 2026-11-30.
+GRADIENT = Table({(): {}}, {"nvptx": {(): {"num_warps": 8}}})
 
 
 @tile.jit
@@ -104,6 +107,7 @@ def _backward(op: str, activation: str, dy: Any, gate: Any, up: Any) -> tuple[An
             FUNCTION=ACTIVATIONS[activation].function,
             SLOPE=ACTIVATIONS[activation].slope,
             BLOCK=BLOCK,
+            **GRADIENT.select(call.backend),
         )
     return dgate.value, dup.value
 

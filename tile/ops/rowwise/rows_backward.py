@@ -16,15 +16,24 @@ from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.row_vectors import vector_of, vectors_of
 from tile.ops.core.tables import ANY, Table
 
-# By the length of a row and the bytes of an element, at most: elements of an iteration. H200,
-# 2026-11-30.
+LONGEST = 8192  # elements of a row in registers
+# Of longer rows, by their length and the bytes of an element, at most: elements of an iteration.
+# H200, 2026-11-30.
 BLOCKS = Table(
     {
         (16384, ANY): {"BLOCK": 8192},
         (ANY, 2): {"BLOCK": 16384},
         (ANY, ANY): {"BLOCK": 8192},
     },
-    {},
+    {
+        "nvptx": {
+            (16384, ANY): {"BLOCK": 8192},
+            (24576, 2): {"BLOCK": 16384, "num_warps": 16},
+            (32768, 2): {"BLOCK": 32768, "num_warps": 32},
+            (ANY, 2): {"BLOCK": 16384},
+            (ANY, ANY): {"BLOCK": 8192},
+        }
+    },
 )
 
 
@@ -105,10 +114,10 @@ def rows_backward(op: str, dy: Any, y: Any, out: Any, term: Any, gradient: Any) 
     rows = grads.rows()
     strides = rows.stride, results.rows().stride, result.rows().stride
     if result.size:
-        block = int(BLOCKS.select(call.backend, rows.length, grads.dtype.itemsize)["BLOCK"])
-        shape = row_tile(call.backend, rows, block)
+        shape = row_tile(call.backend, rows, LONGEST)
         kernel: Any = rows_backward_kernel
-        if rows.length > block:
+        if rows.length > LONGEST:
+            shape |= BLOCKS.select(call.backend, rows.length, grads.dtype.itemsize)
             kernel, shape["VECTOR"] = long_rows_backward_kernel, vector_of(grads.dtype, *strides)
         launch(kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(dy, y, result.value, *strides, rows.count, rows.length),
