@@ -1,11 +1,7 @@
 """The kernel of layer and RMS normalization of long rows, which a program reads twice.
 
-The first time each lane adds up the distances d of its elements to its first one, f, and their
-squares, so that large means lose no digits (Chan et al., 1983). Of a lane with n elements
-
-    m = f + sum(d) / n        the sum of squares to m is sum(d * d) - sum(d)**2 / n
-
-The second time the row is in the cache.
+The first time it adds up distances to the mean of the first block, and their squares, so that large
+means lose no digits. The second time the row is in the cache.
 """
 
 from __future__ import annotations
@@ -65,25 +61,25 @@ def long_row_norm_kernel(
     x_ptr += row * x_stride
     y_ptr += row * y_stride
     lane = tl.arange(0, BLOCK)
-    first = widen(tl.load(x_ptr + lane, mask=lane < length, other=0.0))
-    sums = tl.zeros_like(first)
-    squares = sums if CENTERED else first * first
-    for start in range(BLOCK, length, BLOCK):
+    mean = 0.0
+    if CENTERED:
+        first = widen(tl.load(x_ptr + lane, mask=lane < length, other=0.0))
+        mean = tl.sum(first, axis=0) / min(length, BLOCK)
+    sums = widen(tl.zeros((BLOCK,), x_ptr.dtype.element_ty))
+    squares = sums
+    for start in range(0, length, BLOCK):
         inside = start + lane < length
         x = widen(tl.load(x_ptr + (start + lane), mask=inside, other=0.0))
         if CENTERED:
-            x = tl.where(inside, x - first, 0.0)
+            x = tl.where(inside, x - mean, 0.0)
             sums += x
         squares += x * x
-    mean = 0.0
-    if CENTERED:
-        count = tl.maximum(tl.cdiv(length - lane, BLOCK), 1).to(first.dtype)
-        mean = tl.sum(tl.where(lane < length, count * first + sums, 0.0), axis=0) / length
-        apart = tl.where(lane < length, first - mean + sums / count, 0.0)
-        squares += count * apart * apart - sums * sums / count
     variance = tl.sum(squares, axis=0) / length
-    if CENTERED:  # which errors may make less than 0
-        variance = tl.maximum(variance, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    if CENTERED:
+        apart = tl.sum(sums, axis=0) / length
+        mean += apart
+        # Errors of squares of distances may make it less than 0.
+        variance = tl.maximum(variance - apart * apart, 0.0, propagate_nan=tl.PropagateNan.ALL)
     rstd = 1.0 / tl.sqrt(variance + EPS)
     for start in range(0, length, BLOCK):
         column = start + lane
