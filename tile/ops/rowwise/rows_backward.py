@@ -27,10 +27,10 @@ BLOCKS = Table(
     },
     {
         "nvptx": {
-            (16384, ANY): {"BLOCK": 8192},
+            (16384, 2): {"BLOCK": 8192},
             (24576, 2): {"BLOCK": 16384, "num_warps": 16},
-            (32768, 2): {"BLOCK": 32768, "num_warps": 32},
-            (ANY, 2): {"BLOCK": 16384},
+            (ANY, 2): {"BLOCK": 32768, "num_warps": 32},
+            (ANY, 4): {"BLOCK": 16384, "num_warps": 32},
             (ANY, ANY): {"BLOCK": 8192},
         }
     },

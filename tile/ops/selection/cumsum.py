@@ -42,7 +42,8 @@ def cumsum_kernel(
     row, exists = rows_of(rows, ROWS)
     lane = tl.arange(0, BLOCK)[None, :]
     before = tl.zeros((ROWS, 1), widen_sum(tl.zeros((1,), x_ptr.dtype.element_ty)).dtype)
-    for start in range(0, length, BLOCK):
+    # The next block is loaded while threads exchange sums of this one.
+    for start in tl.range(0, length, BLOCK, num_stages=2):
         column = start + lane
         inside = exists & (column < length)
         if REVERSE:
