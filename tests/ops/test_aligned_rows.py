@@ -85,7 +85,7 @@ def test_what_is_copied(
 ) -> None:
     """The operands are row-major."""
     monkeypatch.undo()
-    monkeypatch.setattr(module, "launch", lambda *_: lambda *_, **__: None)
+    monkeypatch.setattr(module, "launch", lambda *_, **__: lambda *_, **__: None)
     monkeypatch.setattr(Call, "backend", "nvptx")
     m, n, k = sizes
     call, arrays = Call("matmul"), [np.zeros(s, np.float16) for s in ((m, k), (k, n))]
