@@ -257,6 +257,8 @@ WARM: dict[str, set[str]] = {
     "tile.backends.nvptx": {
         *("architectures", "backend", "driver", "fast_launch", "host_code", "host_staging"),
         *(
+            "address_reader",
+            "descriptor_maker",
             "inline_cache",
             "launch",
             "launch_metadata",
