@@ -55,7 +55,8 @@ def test_takes_less_than_three_tenths_of_a_second(imported) -> None:
 
 def test_no_backend_is_loaded_before_it_is_used(imported) -> None:
     loaded = {name for name in imported["modules"] if name.startswith("tile.backends.")}
-    shared = ("base", "capabilities", "tensor_handles")  # interfaces, and what arguments are read by
+    # Interfaces, and what arguments are read by.
+    shared = ("base", "capabilities", "tensor_handles")
     assert loaded == {f"tile.backends.{name}" for name in shared}
 
 
