@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - its usual name
 from compiler_peers import kernels_of
 from gpu_timing import Run
 from paper_figures import TASKS
+from torch.nn import functional
 
 import tile
 import tile.ops
@@ -67,7 +67,8 @@ class Matmul:
     sums: str = "float32"
 
     def sizes(self) -> tuple[int, int, int]:
-        return *self.c.shape, self.a.shape[1]  # type: ignore[return-value]
+        rows, columns = self.c.shape
+        return rows, columns, self.a.shape[1]
 
     def count(self, tiles: Tiles) -> int:
         return math.prod(map(math.ceil, (self.c.shape[0] / tiles[0], self.c.shape[1] / tiles[1])))
@@ -150,10 +151,12 @@ def by_pointers(
 
 def with_gelu(n: int, title: str, goal: str) -> Case:
     a, b, bias, c = normal(n, n), normal(n, n), normal(n), empty(n, n)
-    expected = F.gelu(a.float() @ b.float() + bias.float(), approximate="tanh")
+    expected = functional.gelu(a.float() @ b.float() + bias.float(), approximate="tanh")
     case = Case(title, goal, "TFLOP/s", 2.0 * n**3, expected, c)
     case.peers["cuBLAS's epilogue"] = lambda: torch._addmm_activation(bias, a, b, use_gelu=True)
-    case.peers["cuBLAS and torch"] = lambda: F.gelu(torch.addmm(bias, a, b), approximate="tanh")
+    case.peers["cuBLAS and torch"] = lambda: functional.gelu(
+        torch.addmm(bias, a, b), approximate="tanh"
+    )
     matmul = Matmul(a, b, c, bias=bias)
     for tiles in LARGE:
         case.ours[named("descriptors", tiles)] = matmul.descriptors(tiles)
@@ -271,7 +274,7 @@ def convolution(task: int, title: str, goal: str) -> Case:
     images, by_rows = x.permute(0, 3, 1, 2), kernels.permute(0, 3, 1, 2)
 
     def cudnn() -> torch.Tensor:
-        return F.conv2d(images, by_rows, padding=edges).permute(0, 2, 3, 1)
+        return functional.conv2d(images, by_rows, padding=edges).permute(0, 2, 3, 1)
 
     case = Case(title, goal, "TFLOP/s", 2.0 * pixels * filters * r * s * c, cudnn().clone(), y)
     case.peers["cuDNN"] = cudnn
@@ -311,9 +314,9 @@ def softmax(columns: int, title: str, goal: str) -> Case:
 def cross_entropy(columns: int, title: str, goal: str) -> Case:
     x, out = normal(4096, columns), empty(4096, dtype=f32)
     target = torch.randint(0, columns, (4096,), device="cuda")
-    expected = F.cross_entropy(x.float(), target, reduction="none")
+    expected = functional.cross_entropy(x.float(), target, reduction="none")
     case = Case(title, goal, "GB/s", 2.0 * x.numel(), expected, out)
-    case.peers["torch"] = lambda: F.cross_entropy(x, target, reduction="none")
+    case.peers["torch"] = lambda: functional.cross_entropy(x, target, reduction="none")
     for block, warps in ROWS:
         for peer, functions in (("tile", case.ours), ("triton", case.peers)):
             kernel = kernels_of(peer, "goal_kernels").cross_entropy_kernel[(4096,)]
@@ -346,7 +349,7 @@ def depthwise(title: str, goal: str) -> Case:
     images, by_rows = x.permute(0, 3, 1, 2), filters.permute(0, 3, 1, 2)
 
     def cudnn() -> torch.Tensor:
-        return F.conv2d(images, by_rows, padding=1, groups=channels).permute(0, 2, 3, 1)
+        return functional.conv2d(images, by_rows, padding=1, groups=channels).permute(0, 2, 3, 1)
 
     case = Case(title, goal, "GB/s", 4.0 * x.numel(), cudnn().clone(), y)
     case.peers["cuDNN"] = cudnn
