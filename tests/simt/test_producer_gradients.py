@@ -41,6 +41,7 @@ def gradients(
     dq_desc = tl.make_tensor_descriptor(dq_ptr, [rows, D], [D, 1], [BM, D])
     log_sums = tl.make_tensor_descriptor(log_sum_ptr, [rows], [1], [BM])
     deltas = tl.make_tensor_descriptor(delta_ptr, [rows], [1], [BM])
+    tl.assume(N >= 0)  # no reduction begins at a negative index
     first = tl.program_id(1) * N
     key = first + tl.program_id(0) * BN + tl.arange(0, BN)
     keys = key[:, None] * D + tl.arange(0, D)[None, :]

@@ -16,6 +16,7 @@ from tests.simt.kernels import Kernel, numbers
 from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.backends.nvptx.launch_metadata import LaunchMetadata
+from tile.errors import VectorAccessError
 from tile.ir.module import Module
 from tile.ir.ops import memory
 from tile.ir.ops.memory import RMWKind
@@ -172,17 +173,17 @@ def combine(x_ptr, y_ptr, M, N, B: tl.constexpr, D: tl.constexpr, KIND: tl.const
     row = tl.program_id(0) * B
     value = x.load([row, 0])
     if KIND == "add":
-        y.atomic_add([row - 3, 16], value)
+        y.atomic_add([row + 6, 16], value)
     elif KIND == "min":
-        y.atomic_min([row - 3, 16], value)
+        y.atomic_min([row + 6, 16], value)
     elif KIND == "max":
-        y.atomic_max([row - 3, 16], value)
+        y.atomic_max([row + 6, 16], value)
     elif KIND == "and":
-        y.atomic_and([row - 3, 16], value)
+        y.atomic_and([row + 6, 16], value)
     elif KIND == "or":
-        y.atomic_or([row - 3, 16], value)
+        y.atomic_or([row + 6, 16], value)
     else:
-        y.atomic_xor([row - 3, 16], value)
+        y.atomic_xor([row + 6, 16], value)
 
 
 def test_a_reduction_that_tma_does_not_have() -> None:
@@ -194,6 +195,42 @@ def test_a_reduction_that_tma_does_not_have() -> None:
         lower(module, WGMMA, num_warps=4, tma="reduce")
     assert not count(module, "tma_reduce") and count(module, "atomic_rmw") == 1
     assert caught[0].filename.endswith("test_tma_reduce.py")
+
+
+@tile.jit
+def before(y_ptr, M, N, first, ASSUMED: tl.constexpr, B: tl.constexpr, D: tl.constexpr):
+    y = tl.make_tensor_descriptor(y_ptr, [M, N], [N, 1], [B, D])
+    if ASSUMED:
+        tl.assume(first >= 0)
+    y.atomic_add([first, 0], tl.full((B, D), 1, tl.int32))
+
+
+def before_the_array(assumed: bool) -> Kernel:
+    def arguments() -> list[Any]:
+        return [np.zeros((70, 40), np.int32), *map(np.int32, (70, 40, -3))]
+
+    signature = {"y_ptr": "*i32:16", "M": "i32", "N": "i32:8", "first": "i32"}
+    return Kernel(before, signature, {"ASSUMED": assumed, "B": 64, "D": 32}, (1, 1, 1), arguments)
+
+
+def test_blocks_that_may_begin_before_an_array() -> None:
+    """TMA does not reduce them, so threads do, and a warning tells what would change that."""
+    kernel = before_the_array(assumed=False)
+    with pytest.warns(RuntimeWarning, match=r"axis 0 may be negative.* tl.assume\(index >= 0\)"):
+        module = lowered(kernel, WGMMA, 4, 2, tma="reduce")
+    assert not count(module, "tma_reduce")
+    launched = kernel.arguments()
+    run_threads(module, WGMMA, 4, kernel.grid, launched)
+    assert launched[0][:61, :32].all() and launched[0].sum() == 61 * 32
+
+
+def test_a_reduction_before_an_array_is_reported() -> None:
+    """The assumption is wrong."""
+    kernel = before_the_array(assumed=True)
+    module = lowered(kernel, WGMMA, 4, 2, tma="reduce")
+    assert count(module, "tma_reduce") == 1
+    with pytest.raises(VectorAccessError, match="with the index -3 along axis 0"):
+        run_threads(module, WGMMA, 4, kernel.grid, kernel.arguments())
 
 
 FUNCTIONS = {
@@ -236,9 +273,7 @@ def test_every_kind_and_element(kind: RMWKind, element: Any) -> None:
     assert count(module, "tma_reduce") == 1
     x, y, *rest = arguments()
     expected = y.copy()
-    blocks = np.vstack([x, np.zeros((58, n), x.dtype)])[:, :32]
-    target = expected[:125, 16:48]
-    inside = blocks[3:, :24][: len(target)]
-    target[...] = FUNCTIONS[str(kind)](target, inside)
+    target = expected[6:, 16:]
+    target[...] = FUNCTIONS[str(kind)](target, x[: m - 6, : n - 16])
     run_threads(module, WGMMA, 4, kernel.grid, [x, y, *rest])
     np.testing.assert_array_equal(y, expected)

@@ -40,11 +40,15 @@ def accumulate_kv(
 
     dq_sums: None, or a descriptor of sums, to which this adds what its keys contribute to dq.
     RAGGED: some queries or keys of blocks do not exist. Blocks of queries begin where TMA can load
-    their sums, at multiples of 16 bytes.
+    their sums, at multiples of 16 bytes. With sums of dq, heads begin there.
     """
     key = first + tl.arange(0, BLOCK_N)
     before = 0
-    if RAGGED:
+    if dq_sums is not None:  # TMA reductions begin at no negative index
+        tl.assume(row >= 0)
+        tl.assume(batch >= 0)
+        tl.assume(head >= 0)
+    elif RAGGED:
         aligned = row // 4 * 4
         before = row - aligned
         row = aligned

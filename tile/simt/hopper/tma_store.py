@@ -11,9 +11,12 @@ conflicts in the row order of descriptor blocks. With the option `tma=stores` it
 elements and shape.
 
 With `tma=reduce`, atomic operations on blocks whose results are not used become TMA reductions,
-from any layout. In a loop the buffer of a reduction is waited for when it is written again, in the
-next iteration. Warpgroups that hold their own rows or columns of a block each add these, and wait
-for themselves.
+from any layout, if the range analysis proves that no index of the block's first element is
+negative. TMA loads and stores leave out what lies before an array, but a reduction that begins
+there is an illegal instruction (measured on an H200; the PTX ISA does not say so).
+
+In a loop the buffer of a reduction is waited for when it is written again, in the next iteration.
+Warpgroups that hold their own rows or columns of a block each add these, and wait for themselves.
 
 A store in a loop of a warp-specialized kernel overlaps with the next iteration, if nothing in the
 kernel reads the array. Its buffers are live throughout the loop, together with those of the loads.
@@ -40,6 +43,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, cycle
 
 from tile.analysis.alias import Alias, rely_on_disjoint
+from tile.analysis.ranges import ranges
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import Effect, Trait
@@ -106,6 +110,7 @@ class BlockStores:
             and op["scope"] is Scope.DEVICE
             and op["value"].type.element in ops.tma.REDUCE_ELEMENTS.get(op["kind"], ())
             and _block_strips(op["value"].type) is not None
+            and _negative_axis(op) is None
         )
 
     def replaces(self, conversion: Operation) -> bool:
@@ -129,6 +134,18 @@ class BlockStores:
 def _is_block(op: Operation) -> bool:
     pointers = op["ptr"].op
     return pointers is not None and pointers.defn is descriptor.descriptor_pointers
+
+
+def _negative_axis(op: Operation) -> int | None:
+    """Return the first axis along which a block may begin at a negative index, if there is one."""
+    pointers, rank = op["ptr"].op, op["value"].type.rank
+    bounds = ranges(op.function, wraps=False)
+    first = len(pointers.operands) - rank
+    for axis in range(rank):
+        interval = bounds.operand(pointers, first + axis)
+        if interval is None or interval.low < 0:
+            return axis
+    return None
 
 
 def _conversion(op: Operation) -> Operation | None:
@@ -234,6 +251,11 @@ def _warn_of_atomics(function: Function, stores: BlockStores) -> None:
             kind, element = op["kind"], op["value"].type.element
             if element not in ops.tma.REDUCE_ELEMENTS.get(kind, ()):
                 reason = f"TMA has no {kind} of {element}"
+            elif (axis := _negative_axis(op)) is not None:
+                reason = (
+                    f"its index along axis {axis} may be negative, where TMA does not reduce; "
+                    "if it never is, say so by tl.assume(index >= 0)"
+                )
             else:
                 reason = "other operations may access the array, and the kernel orders accesses"
             warn(f"this atomic operation is not a TMA reduction: {reason}", op.loc)

@@ -189,6 +189,15 @@ def misaligned_index(
     )
 
 
+def negative_index(batch: ProgramBatch, op: Operation, index: int, axis: int) -> VectorAccessError:
+    """Return the error for a TMA reduction that begins in front of an array."""
+    return VectorAccessError(
+        f"`{batch.launch.name}` reduces a block by TMA with the index {index} along axis {axis}; "
+        "it must not be negative",
+        loc=op.loc,
+    )
+
+
 def require_whole_warps(batch: ProgramBatch, op: Operation) -> None:
     """Raise `DivergenceError` unless all lanes of every warp execute a warp-wide operation."""
     thread_map = thread_map_of(batch)

@@ -22,6 +22,7 @@ from tile.backends.interp.simulator.fault_report import (
     buffer_of,
     misaligned_block,
     misaligned_index,
+    negative_index,
     require_whole_programs,
 )
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
@@ -238,8 +239,11 @@ class DescriptorBlock:
         extents, strides = numbers[:rank], numbers[rank : 2 * rank - 1]
         steps = self._steps(batch, base, strides)
         self._require_aligned(batch, numbers[-1])
+        first = numbers[2 * rank - 1 :]
+        if self.op.defn is ops.tma.tma_reduce:
+            self._require_not_negative(batch, first)
         address, inside = base, np.ones(len(base), bool)
-        axes = zip(numbers[2 * rank - 1 :], extents, steps, self.mem.dims, strict=True)
+        axes = zip(first, extents, steps, self.mem.dims, strict=True)
         for start, extent, step, count in axes:
             index, present = _along(start, extent, count)
             unit = (slice(None), *(None,) * (address.ndim - 1))
@@ -260,6 +264,12 @@ class DescriptorBlock:
         wrong = index[index * self.size % Descriptor.ALIGNMENT != 0]
         if len(wrong):
             raise misaligned_index(batch, self.op, int(wrong[0]), self.size)
+
+    def _require_not_negative(self, batch: ProgramBatch, first: Sequence[Array]) -> None:
+        """Raise for a reduction that begins at a negative index; see simt/hopper/tma_store.py."""
+        for axis, index in enumerate(first):
+            if (index < 0).any():
+                raise negative_index(batch, self.op, int(index.min()), axis)
 
     def _in_order(self, batch: ProgramBatch, address: Array, inside: Array) -> tuple[Array, Array]:
         """Return addresses and masks (program, ...) in shared-memory order."""
