@@ -11,6 +11,7 @@ Then both alternate in random order: each sample is a CUDA graph of calls of som
 30 ms of rest, so that the card is cool; calls of less than 20 us alternate between copies of the
 arrays that exceed the L2 cache. Ratios are of medians, with their quartiles. *Hot* is the median of
 samples of 30 ms, each after 80 ms of the same kernel. Every result is compared with PyTorch's.
+The exit status is 1 if one is wrong, or if a case cannot be measured.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Result:
     peer: tuple[str, float]
     quartiles: tuple[float, float]
     hot: float | None
+    right: bool  # every result, also of functions that are not the fastest
 
     @property
     def ratio(self) -> float:
@@ -119,9 +121,12 @@ def error(case: Case, run: Run) -> float:
     return float((result.double() - wanted).norm() / wanted.norm())
 
 
-def checked(case: Case, functions: dict[str, Run]) -> dict[str, Run]:
-    """Return the functions that run; say which ones do not, or have a wrong result."""
-    good = {}
+def checked(case: Case, functions: dict[str, Run]) -> tuple[dict[str, Run], bool]:
+    """Return the functions that run and have the right result, and if none has a wrong one.
+
+    Say which ones do not run, or have a wrong result.
+    """
+    good, right = {}, True
     for name, run in functions.items():
         try:
             apart = error(case, run)
@@ -132,8 +137,9 @@ def checked(case: Case, functions: dict[str, Run]) -> dict[str, Run]:
         if apart <= case.tolerance:
             good[name] = run
         else:
+            right = False
             print(f"  WRONG {case.name}, {name}: {apart:.1e}", flush=True)
-    return good
+    return good, right
 
 
 def measure(make: Callable[[], Case], samples: int) -> Result:
@@ -141,7 +147,9 @@ def measure(make: Callable[[], Case], samples: int) -> Result:
     before = torch.cuda.memory_allocated()
     case = make()
     size = torch.cuda.memory_allocated() - before
-    case.ours, case.peers = checked(case, case.ours), checked(case, case.peers)
+    (case.ours, right), (case.peers, peers_right) = (
+        checked(case, functions) for functions in (case.ours, case.peers)
+    )
     first = Graph([next(iter(case.ours.values()))], 1e-3).sample(0)
     copies = [case, *(make() for _ in range(copies_needed(size) - 1 if first < SHORT else 0))]
     graphs: dict[Key, Graph] = {}
@@ -171,18 +179,20 @@ def measure(make: Callable[[], Case], samples: int) -> Result:
             for _ in range(4)
         ]
         hot = statistics.median(b / a for a, b in pairs)
-    return Result(case, (ours[1], medians[0]), (peer[1], medians[1]), (low, high), hot)
+    measured = (ours[1], medians[0]), (peer[1], medians[1]), (low, high)
+    return Result(case, *measured, hot, right and peers_right)
 
 
-def compile_all(names: Sequence[str]) -> None:
-    """Compile the kernels of some cases, in processes of their own."""
+def compile_all(names: Sequence[str]) -> int:
+    """Compile the kernels of some cases, in processes of their own; return the exit status."""
     running: list[subprocess.Popen[bytes]] = []
+    codes = []
     for name in names:
         if len(running) == PROCESSES:
-            running.pop(0).wait()
+            codes.append(running.pop(0).wait())
         running.append(subprocess.Popen([sys.executable, __file__, "--once", "--case", name]))
-    for each in running:
-        each.wait()
+    codes += [each.wait() for each in running]
+    return int(any(codes))
 
 
 def chosen(parts: Sequence[str], part: str) -> Iterable[tuple[str, str, Maker]]:
@@ -191,7 +201,7 @@ def chosen(parts: Sequence[str], part: str) -> Iterable[tuple[str, str, Maker]]:
     return cases[number - 1 :: count]
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--case", nargs="*", default=[], help="parts of names")
     parser.add_argument("--part", default="1/1", help="every second case, from the first: 1/2")
@@ -202,26 +212,31 @@ def main() -> None:
     options = parser.parse_args()
     cases = list(chosen(options.case, options.part))
     if options.compile:
-        compile_all([name for name, *_ in cases])
-        return
+        return compile_all([name for name, *_ in cases])
     if options.markdown:
         print(f"| {' | '.join(HEADER)} |\n|{' --- |' * len(HEADER)}")
+    wrong = 0
     for name, goal, maker in cases:
         make = partial(maker, name, goal)
         if options.once:
             case = make()
-            checked(case, case.ours | case.peers)
+            _, right = checked(case, case.ours | case.peers)
+            wrong += not right
             continue
         try:
-            cells = measure(make, options.samples).cells()
+            result = measure(make, options.samples)
         except Exception as failure:  # noqa: BLE001 - the other cases are measured all the same
             text = str(failure).partition("\n")[0][:120]
             print(f"  {name}: {type(failure).__name__}: {text}", flush=True)
+            wrong += 1
             continue
         finally:
             torch.cuda.empty_cache()
+        wrong += not result.right
+        cells = result.cells()
         print(f"| {' | '.join(cells)} |" if options.markdown else "  ".join(cells), flush=True)
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
