@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from compiler_peers import kernels_of
+
 if os.environ.get("TILE_PEER") == "triton":
     import triton as compiler
     import triton.language as tl
@@ -19,6 +21,8 @@ else:
 __all__ = ["TensorDescriptor"]
 
 jit = compiler.jit
+_shared = kernels_of(os.environ.get("TILE_PEER", "tile"))
+sums_of_tile, store_tile = _shared.sums_of_tile, _shared.store_tile
 
 
 @jit
@@ -36,38 +40,13 @@ def pointer_tile(
     B_BY_COLUMNS: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
     SUMS: tl.constexpr, GELU: tl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of the result as Triton's tutorial does: rows and columns modulo M and N."""
-    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
-    first = number // (GROUP * tiles_n) * GROUP
-    group = min(tiles_m - first, GROUP)
-    tile_row = first + number % (GROUP * tiles_n) % group
-    tile_column = number % (GROUP * tiles_n) // group
-    tl.assume(tile_row >= 0)
-    tl.assume(tile_column >= 0)
-    rows = (tile_row * BM + tl.arange(0, BM)) % M
-    columns = (tile_column * BN + tl.arange(0, BN)) % N
-    inner = tl.arange(0, BK)
-    a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
-    if B_BY_COLUMNS:
-        b_ptrs = b_ptr + inner[:, None] + columns[None, :] * K
-    else:
-        b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
-    total = tl.zeros((BM, BN), dtype=SUMS)
-    for k in range(tl.cdiv(K, BK)):
-        a = tl.load(a_ptrs, mask=inner[None, :] < K - k * BK, other=0.0)
-        b = tl.load(b_ptrs, mask=inner[:, None] < K - k * BK, other=0.0)
-        total = tl.dot(
-            a, b, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE, out_dtype=SUMS
-        )
-        a_ptrs += BK
-        b_ptrs += BK if B_BY_COLUMNS else BK * N
-    row = tile_row * BM + tl.arange(0, BM)
-    column = tile_column * BN + tl.arange(0, BN)
+    total, tile_row, tile_column = sums_of_tile(
+        number, a_ptr, b_ptr, M, N, K, BM, BN, BK, GROUP, SUMS, B_BY_COLUMNS, PRECISION, IMPRECISE
+    )
     if GELU:
+        column = tile_column * BN + tl.arange(0, BN)
         total = gelu(total + tl.load(bias_ptr + column % N)[None, :])
-    mask = (row[:, None] < M) & (column[None, :] < N)
-    out = total.to(c_ptr.dtype.element_ty)
-    tl.store(c_ptr + row[:, None] * N + column[None, :], out, mask=mask)
+    store_tile(c_ptr, total, tile_row, tile_column, M, N, BM, BN)
 
 
 @jit

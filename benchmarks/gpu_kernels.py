@@ -91,30 +91,23 @@ def layer_norm_kernel(x_ptr, out_ptr, weight_ptr, bias_ptr, columns, eps, BLOCK:
 
 
 @jit
-def matmul_kernel(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    M,
-    N,
-    K,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    SUMS: tl.constexpr = tl.float32,
-    B_BY_COLUMNS: tl.constexpr = False,
-    PRECISION: tl.constexpr = None,
-    IMPRECISE: tl.constexpr = None,
-):
-    program = tl.program_id(0)
+def sums_of_tile(
+    number, a_ptr, b_ptr, M, N, K,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+    SUMS: tl.constexpr, B_BY_COLUMNS: tl.constexpr,
+    PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
+):  # fmt: skip
+    """Multiply a tile as Triton's tutorial does, with rows and columns modulo M and N.
+
+    Returns the sums, and the row and the column of the tile.
+    """
     rows_of_tiles = tl.cdiv(M, BM)
     columns_of_tiles = tl.cdiv(N, BN)
     in_group = GROUP * columns_of_tiles
-    first = program // in_group * GROUP
+    first = number // in_group * GROUP
     group = min(rows_of_tiles - first, GROUP)
-    tile_row = first + program % in_group % group
-    tile_column = program % in_group // group
+    tile_row = first + number % in_group % group
+    tile_column = number % in_group // group
     # Non-negative dividends let the compiler prove that the remainders are contiguous.
     tl.assume(tile_row >= 0)
     tl.assume(tile_column >= 0)
@@ -135,12 +128,40 @@ def matmul_kernel(
         )
         a_ptrs += BK
         b_ptrs += BK if B_BY_COLUMNS else BK * N
+    return total, tile_row, tile_column
+
+
+@jit
+def store_tile(c_ptr, total, tile_row, tile_column, M, N, BM: tl.constexpr, BN: tl.constexpr):
     row = tile_row * BM + tl.arange(0, BM)
     column = tile_column * BN + tl.arange(0, BN)
     mask = (row[:, None] < M) & (column[None, :] < N)
-    tl.store(
-        c_ptr + row[:, None] * N + column[None, :], total.to(c_ptr.dtype.element_ty), mask=mask
-    )
+    out = total.to(c_ptr.dtype.element_ty)
+    tl.store(c_ptr + row[:, None] * N + column[None, :], out, mask=mask)
+
+
+@jit
+def matmul_kernel(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    SUMS: tl.constexpr = tl.float32,
+    B_BY_COLUMNS: tl.constexpr = False,
+    PRECISION: tl.constexpr = None,
+    IMPRECISE: tl.constexpr = None,
+):
+    total, tile_row, tile_column = sums_of_tile(
+        tl.program_id(0), a_ptr, b_ptr, M, N, K, BM, BN, BK, GROUP,
+        SUMS, B_BY_COLUMNS, PRECISION, IMPRECISE,
+    )  # fmt: skip
+    store_tile(c_ptr, total, tile_row, tile_column, M, N, BM, BN)
 
 
 @jit
