@@ -1,8 +1,8 @@
 """The greatest elements of long rows: the k-th one is searched digit by digit.
 
 Elements are integers with their indices, of which the least is that of the greatest element
-(order_keys.py), so no two are equal. A program holds a row, or a part of one, in registers, finds a
-number that k integers are less than (select_bound.py) and stores these as they come. Those of all
+(order_keys.py), so no two are equal. A program holds a row, or a part of one, in registers, finds
+the k least integers (least_keys.py) and stores them in the order of their indices. Those of all
 parts of a row are searched again; in the end k are sorted.
 """
 
@@ -16,8 +16,8 @@ from tile.ops.core.call import I32, I64, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.operand import Rows
 from tile.ops.core.row_tiles import PROGRAMS, row_tile, rows_of
+from tile.ops.selection.least_keys import are_least
 from tile.ops.selection.order_keys import WARPS, index_of, sort_keys
-from tile.ops.selection.select_bound import bound_of
 
 MOST = 1024  # elements that are selected of a row
 LEAST_BLOCK, MOST_BLOCK = 2048, 16384  # elements of a program
@@ -41,7 +41,6 @@ def select_kernel(
     length,
     parts,
     k,
-    index_bits,
     FIRST: tl.constexpr,
     FEW: tl.constexpr,
     NARROW: tl.constexpr,
@@ -69,7 +68,7 @@ def select_kernel(
             tl.store(keys_ptr + rank, least)
             keys = tl.where(keys == least, GREATEST, keys)
     else:
-        selected = keys < bound_of(keys, k, index_bits, NARROW)
+        selected = are_least(keys, k, NARROW)
         place = tl.cumsum(selected.to(tl.int32), axis=0) - 1
         tl.store(keys_ptr + place, keys, mask=selected)
 
@@ -111,7 +110,7 @@ def launch_select(
         parts = tile.cdiv(length, block)
         keys = call.new((rows.count, parts * k), I32 if narrow else I64).value
         launch(select_kernel, (rows.count * parts,), dependent=parts > 1)(
-            *(source, keys, stride, length, parts, k, (rows.length - 1).bit_length()),
+            *(source, keys, stride, length, parts, k),
             FIRST=first,
             FEW=k <= FEW,
             NARROW=narrow,
