@@ -5,18 +5,9 @@
     store %q, %y, %inside                     tma_store %m, %b, ...
                                               tma_store_wait %m
 
-This applies where the tile would go through shared memory anyway, to be converted to a coalesced
-layout, and has 16-bit elements in 8 rows or more: accumulator layouts of wider elements have bank
-conflicts in the row order of descriptor blocks. With the option `tma=stores` it applies to any
-elements and shape.
-
-With `tma=reduce`, atomic operations on blocks whose results are not used become TMA reductions,
-from any layout, if the range analysis proves that no index of the block's first element is
-negative. TMA loads and stores leave out what lies before an array, but a reduction that begins
-there is an illegal instruction (measured on an H200; the PTX ISA does not say so).
-
-In a loop the buffer of a reduction is waited for when it is written again, in the next iteration.
-Warpgroups that hold their own rows or columns of a block each add these, and wait for themselves.
+Which ones is in block_stores.py. In a loop the buffer of a reduction is waited for when it is
+written again, in the next iteration. Warpgroups that hold their own rows or columns of a block each
+add these, and wait for themselves.
 
 A store in a loop of a warp-specialized kernel overlaps with the next iteration, if nothing in the
 kernel reads the array. Its buffers are live throughout the loop, together with those of the loads.
@@ -36,131 +27,38 @@ once; the last ones of a kernel are waited for together, if they take no more me
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, cycle
 
 from tile.analysis.alias import Alias, rely_on_disjoint
-from tile.analysis.ranges import ranges
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.op_definition import Effect, Trait
-from tile.ir.ops import arith, control, descriptor, memory
-from tile.ir.ops.memory import CacheModifier, Eviction, Order, Scope
+from tile.ir.ops import arith, control, memory
+from tile.ir.ops.memory import Order
 from tile.ir.shared_type import Shared
-from tile.ir.types import I32, Scalar, Tile
+from tile.ir.types import I32
 from tile.simt import ops
-from tile.simt.hopper.tma_boxes import BlockStrips, block_layout, block_strips
-from tile.simt.hopper.wgmma_layouts import ROWS
+from tile.simt.hopper.block_stores import (
+    BlockStores,
+    buffer_of_block,
+    conversion_of,
+    strips_of_block,
+    warn_of_atomics,
+)
 from tile.simt.layouts.dims import LANE, REGISTER, WARP, axis_name
 from tile.simt.ops.layout_inference import LayoutBuilder, half_layout, layout_of
 from tile.simt.ops.shared import local_alloc
-from tile.simt.ops.tma import MAX_RANK
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
-from tile.simt.tma_uses import NO_USES, TmaUses
-from tile.tracebacks import warn
 
-ELEMENT_BITS = 16  # of the elements that TMA stores are used for by default
 # Columns of a strip, from the fewest barriers to the least memory: 64 take the 128 bytes of the
 # widest swizzle of TMA. (H200, 8192 x 8192 x 512, 3 stages, of cuBLAS: .994, .986; with 256 .939.)
 STRIP_COLUMNS = (128, 64)
 STRIP_BUFFERS = 2  # one is written while TMA reads the other
 
 Aliases = Callable[[], Mapping[str, Alias]]
-
-
-@dataclass(frozen=True)
-class BlockStores:
-    """The stores of descriptor blocks that become TMA stores.
-
-    through: True for a conversion that goes through shared memory as a whole.
-    """
-
-    through: Callable[[Operation], bool]
-    tma: TmaUses = NO_USES
-
-    def __contains__(self, op: Operation) -> bool:
-        """Return True if a store can become a TMA store, or an atomic operation a reduction."""
-        if op.defn is memory.store:
-            conversion = _conversion(op)
-            return conversion is not None and self.through(conversion) and self.is_block(op)
-        return self.is_reduction(op)
-
-    def is_block(self, op: Operation) -> bool:
-        """Return True if an operation is a store of a block that TMA can write, and converts it."""
-        return (
-            op.defn is memory.store
-            and _is_block(op)
-            and op["cache"] is CacheModifier.NONE
-            and op["eviction"] is Eviction.NONE
-            and _conversion(op) is not None
-            and self.has_block(op["value"].type)
-        )
-
-    def is_reduction(self, op: Operation) -> bool:
-        """Return True if an atomic operation can become a TMA reduction."""
-        return (
-            self.tma.reduce
-            and op.defn is memory.atomic_rmw
-            and not op.result.uses
-            and _is_block(op)
-            and op["order"] is Order.RELAXED
-            and op["scope"] is Scope.DEVICE
-            and op["value"].type.element in ops.tma.REDUCE_ELEMENTS.get(op["kind"], ())
-            and _block_strips(op["value"].type) is not None
-            and _negative_axis(op) is None
-        )
-
-    def replaces(self, conversion: Operation) -> bool:
-        """Return True if the buffer of a reduction takes the place of a conversion."""
-        users = list(conversion.result.users)
-        return len(users) == 1 and self.is_reduction(users[0])
-
-    def reduced_bytes(self, op: Operation) -> int:
-        """Return the bytes of the buffer of a TMA reduction; 0 if an operation becomes none."""
-        return _buffer(op, op["value"].type.shape).bytes if self.is_reduction(op) else 0
-
-    def has_block(self, ty: Tile) -> bool:
-        """Return True if tiles of a type are stored by TMA."""
-        strips = _block_strips(ty)
-        if strips is None or self.tma.stores:
-            return strips is not None
-        bits, rows = strips.element_bits, math.prod(ty.shape[:-1])
-        return bits == ELEMENT_BITS and rows >= ROWS and strips.swizzle > 0
-
-
-def _is_block(op: Operation) -> bool:
-    pointers = op["ptr"].op
-    return pointers is not None and pointers.defn is descriptor.descriptor_pointers
-
-
-def _negative_axis(op: Operation) -> int | None:
-    """Return the first axis along which a block may begin at a negative index, if there is one."""
-    pointers, rank = op["ptr"].op, op["value"].type.rank
-    bounds = ranges(op.function, wraps=False)
-    first = len(pointers.operands) - rank
-    for axis in range(rank):
-        interval = bounds.operand(pointers, first + axis)
-        if interval is None or interval.low < 0:
-            return axis
-    return None
-
-
-def _conversion(op: Operation) -> Operation | None:
-    """Return the conversion of the tile that an operation writes, if nothing else uses it."""
-    value: Value = op["value"]
-    converted = value.op is not None and value.op.defn is ops.layout.convert_layout
-    return value.op if converted and len(value.uses) == 1 else None
-
-
-def _block_strips(ty: Tile) -> BlockStrips | None:
-    """Return a block as TMA copies it; None if it copies none of this type."""
-    if not isinstance(ty.element, Scalar) or ty.element.packing > 1 or ty.rank > MAX_RANK:
-        return None
-    bits = ty.element.storage_bits
-    return block_strips(block_layout(ty.shape, bits), bits)
 
 
 def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) -> None:
@@ -189,7 +87,7 @@ def lower_tma_stores(function: Function, aliases: Aliases, stores: BlockStores) 
             parent = op.parent
             in_loop = parent is not None and parent.has_trait(Trait.LOOP)
             _lower([TmaStore(op, parent if in_loop else None)], read=True)
-    _warn_of_atomics(function, stores)
+    warn_of_atomics(function, stores)
 
 
 def _buffer_bytes(function: Function) -> int:
@@ -239,26 +137,6 @@ def _offset(index: Value) -> tuple[Value | None, int]:
         if constant is not None:
             return value, int(constant)
     return index, 0
-
-
-def _warn_of_atomics(function: Function, stores: BlockStores) -> None:
-    """Say which atomic operations on blocks are not TMA reductions, and why, if asked for."""
-    if not stores.tma.reduce:
-        return
-    for op in function.walk():
-        relaxed = op.defn is memory.atomic_rmw and op["order"] is Order.RELAXED
-        if relaxed and _is_block(op) and not op.result.uses:
-            kind, element = op["kind"], op["value"].type.element
-            if element not in ops.tma.REDUCE_ELEMENTS.get(kind, ()):
-                reason = f"TMA has no {kind} of {element}"
-            elif (axis := _negative_axis(op)) is not None:
-                reason = (
-                    f"its index along axis {axis} may be negative, where TMA does not reduce; "
-                    "if it never is, say so by tl.assume(index >= 0)"
-                )
-            else:
-                reason = "other operations may access the array, and the kernel orders accesses"
-            warn(f"this atomic operation is not a TMA reduction: {reason}", op.loc)
 
 
 def _orders(op: Operation) -> bool:
@@ -321,7 +199,7 @@ class TmaStore:
     @property
     def conversion(self) -> Operation | None:
         """The conversion of the tile, which the buffers replace."""
-        return _conversion(self.op)
+        return conversion_of(self.op)
 
     @property
     def value(self) -> Value:
@@ -335,12 +213,12 @@ class TmaStore:
         """The type of a buffer for a strip."""
         dims = list(self.op["value"].type.shape)
         dims[self.axis] >>= self.times
-        return _buffer(self.op, dims)
+        return buffer_of_block(self.op, dims)
 
     def is_divided(self, warpgroups: int, axis: int) -> bool:
         """Return True if each warpgroup has a part of its own along an axis, in order."""
         buffer, ty = self.buffer, self.value.type
-        strips = _block_strips(self.op["value"].type)
+        strips = strips_of_block(self.op["value"].type)
         if ops.tma.part_of_warpgroup(buffer, warpgroups, axis) is None or strips is None:
             return False
         each = ty.shape[axis] // warpgroups
@@ -564,13 +442,8 @@ def _strips(build: LayoutBuilder, value: Value, times: int, axis: int) -> list[t
     ]
 
 
-def _buffer(op: Operation, dims: Sequence[int]) -> Shared:
-    element = op["value"].type.element
-    return Shared(tuple(dims), element, block_layout(tuple(dims), element.storage_bits))
-
-
 def _erase(op: Operation) -> None:
-    conversion, pointers = _conversion(op), op["ptr"].op
+    conversion, pointers = conversion_of(op), op["ptr"].op
     op.erase()
     if conversion is not None:
         conversion.erase()

@@ -20,7 +20,8 @@ from tile.ir.ops import control, memory, program, reduce, shape
 from tile.ir.passes import module_pass
 from tile.ir.types import Pointer, Scalar, Tile, with_layout, with_shape
 from tile.simt import ops
-from tile.simt.hopper.tma_store import BlockStores, lower_tma_stores
+from tile.simt.hopper.block_stores import BlockStores
+from tile.simt.hopper.tma_store import lower_tma_stores
 from tile.simt.hopper.wgmma_layouts import stage_wgmma_operands
 from tile.simt.layouts import f2
 from tile.simt.layouts.axes import permute_axes, reshape_axes

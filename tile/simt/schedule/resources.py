@@ -22,7 +22,7 @@ from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied, takes_registers
 from tile.ir.types import I1, I32, Fragment, Scalar, Tile
 from tile.simt import ops
-from tile.simt.hopper.tma_store import BlockStores
+from tile.simt.hopper.block_stores import BlockStores
 from tile.simt.hopper.wgmma_layouts import stays_in_registers
 from tile.simt.layouts.dims import WARP
 from tile.simt.ops.layout import convert_layout

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from tile.ir.core import Block, Function, Operation
 from tile.ir.ops import control, memory
 from tile.ir.shared_type import Shared
-from tile.simt.hopper.tma_store import BlockStores
+from tile.simt.hopper.block_stores import BlockStores
 from tile.simt.hopper.wgmma_layouts import staged_operands
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
 from tile.simt.memory.expose_shared import conversion_bytes, exchange_bytes

@@ -29,7 +29,8 @@ from tile.ir.op_definition import Level, Trait
 from tile.ir.ops import arith
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
-from tile.simt.hopper.tma_store import BlockStores, plan_loop_stores
+from tile.simt.hopper.block_stores import BlockStores
+from tile.simt.hopper.tma_store import plan_loop_stores
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.expose_shared import is_whole
 from tile.simt.ops import cluster, wgmma

@@ -266,7 +266,7 @@ class DescriptorBlock:
             raise misaligned_index(batch, self.op, int(wrong[0]), self.size)
 
     def _require_not_negative(self, batch: ProgramBatch, first: Sequence[Array]) -> None:
-        """Raise for a reduction that begins at a negative index; see simt/hopper/tma_store.py."""
+        """Raise for a reduction that begins before an array (simt/hopper/block_stores.py)."""
         for axis, index in enumerate(first):
             if (index < 0).any():
                 raise negative_index(batch, self.op, int(index.min()), axis)
