@@ -743,15 +743,12 @@ def pooling_of(
 def convolutions(
     shape: tuple[int, ...], filters: tuple[int, ...], options: dict[str, Any], layout: str
 ) -> dict[str, Callable[[Random], Arguments]]:
-    """Return makers of a convolution, its gradients, and the transposed convolution, by op.
-
-    Arrays of the layout NCHW are views whose memory is in the order of NHWC, but for the filters.
-    """
+    """Return makers of a convolution, its gradients, and the transposed convolution, by op."""
     planes = layout == "NCHW"
 
     def image(random: Random, *extents: int) -> Array:
-        array = random.normal(*extents)
-        return array.transpose(0, 3, 1, 2) if planes else array
+        batch, height, width, channels = extents
+        return random.normal(batch, channels, height, width) if planes else random.normal(*extents)
 
     def weights(random: Random) -> Array:
         count, r, s, depth = filters

@@ -18,6 +18,7 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.images import layout_of, size_of_x, spatial
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.pool_launches import Pooling, pool, pool_gradient
 from tile.ops.image.pool_reference import Spans, maximum_gradient, mean_gradient, pooled
 from tile.ops.image.windows import Window, pair
@@ -31,6 +32,7 @@ def _indices(step: Any) -> Any:
     return adaptive_max_pool2d(step.arguments["x"].detach(), indices=True, **options)[1]
 
 
+@keeps_channels_last("x")
 @differentiable_by("x", size=size_of_x, index=_indices)
 @planned()
 def adaptive_max_pool2d(
@@ -45,6 +47,7 @@ def adaptive_max_pool2d(
     return _pool(Call("adaptive_max_pool2d"), False, x, size, indices, layout, out)
 
 
+@keeps_channels_last("x")
 @differentiable_by("x", size=size_of_x)
 @planned()
 def adaptive_avg_pool2d(x: Any, size: Window, *, layout: str = "NHWC", out: Any = None) -> Any:
@@ -63,6 +66,7 @@ def _pool(call: Call, mean: bool, x: Any, size: Any, indices: bool, layout: Any,
     return pool(call, Pooling(mean, None), operand, counts, layout, out, indices)
 
 
+@keeps_channels_last("dy", "index")
 @planned()
 def adaptive_max_pool2d_backward(
     dy: Any, index: Any, size: tuple[int, int], *, layout: str = "NHWC", out: Any = None
@@ -75,6 +79,7 @@ def adaptive_max_pool2d_backward(
     return _backward(call, Pooling(False, None), dy, index, size, layout, out)
 
 
+@keeps_channels_last("dy")
 @planned()
 def adaptive_avg_pool2d_backward(
     dy: Any, size: tuple[int, int], *, layout: str = "NHWC", out: Any = None

@@ -17,11 +17,13 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.images import in_layout, layout_of, size_of_x, spatial
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.pool_launches import Pooling, equal_pool_gradient, pool, pool_windows
 from tile.ops.image.pool_reference import equal_spans, mean_gradient, pooled
 from tile.ops.image.windows import Window, window_counts
 
 
+@keeps_channels_last("x")
 @differentiable_by("x", size=size_of_x)
 @planned()
 def avg_pool2d(
@@ -46,6 +48,7 @@ def avg_pool2d(
     return pool(call, Pooling(True, windows, padded), operand, counts, layout, out, False)
 
 
+@keeps_channels_last("dy")
 @planned()
 def avg_pool2d_backward(
     dy: Any,

@@ -35,6 +35,7 @@ from tile.ops.image.conv_arguments import (
 from tile.ops.image.convolution import convolve
 from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.images import result_image, spatial
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.windows import Window, edges_of, window_counts, windows_of
 from tile.ops.pointwise.activation import activation_gradient
 
@@ -61,6 +62,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     return gradients
 
 
+@keeps_channels_last("x", "filters")
 @differentiable(_gradients)
 @planned()
 def conv2d(

@@ -29,9 +29,11 @@ from tile.ops.image.conv_arguments import (
 )
 from tile.ops.image.convolution_phases import gradient_of_image
 from tile.ops.image.images import result_image
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.windows import Window, edges_of, inner, windows_of
 
 
+@keeps_channels_last("dy", "filters")
 @planned()
 def conv2d_dgrad(
     dy: Any,

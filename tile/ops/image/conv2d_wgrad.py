@@ -28,11 +28,13 @@ from tile.ops.image.conv_arguments import (
 from tile.ops.image.depthwise_wgrad import depthwise_wgrad
 from tile.ops.image.images import Image, image_of, in_layout, layout_of
 from tile.ops.image.matmul_wgrad import wgrad_by_matmul
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.window_rows import FEW, window_rows
 from tile.ops.image.windows import Window, Windows, edges_of, pair, window_counts, windows_of
 from tile.ops.linear.splits import check_splits
 
 
+@keeps_channels_last("dy", "x")
 @planned()
 def conv2d_wgrad(
     dy: Any,

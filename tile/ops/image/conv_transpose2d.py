@@ -24,6 +24,7 @@ from tile.ops.image.conv2d_wgrad import conv2d_wgrad
 from tile.ops.image.conv_arguments import group_count, image_and_filters, referenced
 from tile.ops.image.convolution_phases import gradient_of_image
 from tile.ops.image.images import result_image, spatial
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.windows import Pair, Window, Windows, pair, windows_of
 
 
@@ -44,6 +45,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     return gradients
 
 
+@keeps_channels_last("x", "filters")
 @differentiable(_gradients)
 @planned()
 def conv_transpose2d(

@@ -16,6 +16,7 @@ from tile.ops.core.call import Call
 from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.image.images import layout_of, size_of_x, spatial
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.pool_launches import Pooling, equal_pool_gradient, pool, pool_windows
 from tile.ops.image.pool_reference import equal_spans, maximum_gradient, pooled
 from tile.ops.image.windows import Window, window_counts
@@ -29,6 +30,7 @@ def _indices(step: Any) -> Any:
     return max_pool2d(step.arguments["x"].detach(), indices=True, **options)[1]
 
 
+@keeps_channels_last("x")
 @differentiable_by("x", size=size_of_x, index=_indices)
 @planned()
 def max_pool2d(
@@ -54,6 +56,7 @@ def max_pool2d(
     return pool(call, Pooling(False, windows), operand, counts, layout, out, indices)
 
 
+@keeps_channels_last("dy", "index")
 @planned()
 def max_pool2d_backward(
     dy: Any,

@@ -21,6 +21,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
 from tile.ops.image.images import size_of_x
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.pixels import position_by, result_offset, tile_of_program
 from tile.ops.image.resize_backward import resize_bilinear_backward
 from tile.ops.image.resize_sources import resize, sources, tile_of_plane, weights_of
@@ -104,6 +105,7 @@ def resize_planes_kernel(
     tl.store(out_ptr + at, above * (1.0 - by_row) + below * by_row, mask=inside)
 
 
+@keeps_channels_last("x")
 @differentiable_by("x", backward=resize_bilinear_backward, size=size_of_x)
 @planned()
 def resize_bilinear(

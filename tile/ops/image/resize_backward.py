@@ -20,6 +20,7 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.division import quotient
 from tile.ops.core.reference import Array
 from tile.ops.image.conv_arguments import channels_in, channels_last
+from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.pixels import offset_of, position_by, result_offset, tile_of_program
 from tile.ops.image.resize_sources import resize, sources, tile_of_plane, weights_of
 from tile.ops.image.windows import Window
@@ -120,6 +121,7 @@ def resize_planes_backward_kernel(
     tl.store(dx_ptr + at, total, mask=exists)
 
 
+@keeps_channels_last("dy")
 @planned()
 def resize_bilinear_backward(
     dy: Any, size: Window, align_corners: bool = False, *, layout: str = "NHWC", out: Any = None
