@@ -19,16 +19,9 @@ import tile
 import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
+from tile.ops.image.depthwise_tiles import PixelTile
 from tile.ops.image.images import Image
-from tile.ops.image.pixels import ELEMENTS
 from tile.ops.image.windows import Windows
-
-CHANNELS = 256  # of a program's tile at most, where they are contiguous
-# Elements of a window whose tiles are twice as large. H200, float16, 2026-11-30: tiles of 2048 take
-# 37.9 us for 32 x 256 channels of 56 x 56 and 3 x 3, those of 1024 42.3; but 61 for 64 channels of
-# 112 x 112 (50), and 28.0 for 256 of 28 x 28 and 5 x 5 (24.4).
-FEW = 9
-COLUMNS = 2  # groups of four pixels in a row of a tile, where channels are contiguous
 
 
 @tile.jit
@@ -120,18 +113,6 @@ def depthwise_kernel(
         tl.store(out, total, mask=exists & (q + j < out_width))
 
 
-def groups_of(image: Image, elements: int, channels: int) -> tuple[int, int, int]:
-    """Return the adjacent pixels of a group, and the groups and channels of a program's tile.
-
-    elements, channels: of a tile at most, where channels are contiguous. H200, float16, 3 x 3, 32 x
-    256 channels of 56 x 56, 2026-11-26; planes are not measured.
-    """
-    if image.strides[3] != 1:
-        return 1, ELEMENTS // 2, 2
-    block = min(channels, tile.next_power_of_2(image.shape[3]))
-    return 4, elements // block, block
-
-
 def depthwise(
     x: Image,
     filters: Image,
@@ -143,20 +124,14 @@ def depthwise(
 ) -> None:
     """Write the convolution of each channel of `x` to `out`; see `convolve` for the arguments."""
     batches, p, q, count = out.shape
-    few = x.shape[3] > CHANNELS // 2 and windows.count[0] * windows.count[1] <= FEW
-    adjacent, groups, block = groups_of(x, 2 * ELEMENTS if few else ELEMENTS, CHANNELS)
-    # Lanes lie along rows of planes; otherwise tiles are about as wide as they are high.
-    planes, across = x.strides[3] != 1, tile.cdiv(q, adjacent)
-    columns = min(groups if planes else COLUMNS, tile.next_power_of_2(across))
-    rows = min(groups // columns, tile.next_power_of_2(p))
-    tiles = batches * tile.cdiv(p, rows) * tile.cdiv(across, columns)
+    pixels = PixelTile.of(x, windows, p, q)
     # Pixels that no window has, as some of an image's gradient, have no elements.
     window = windows.count[0] if windows.count[1] else 0, max(1, windows.count[1])
     # Gradients flip filters. Their rows are loaded upwards, by a step that may be a constant.
     flipped = filters.strides[2] < 0
     if flipped:
         filters = filters.phase((0, window[1] - 1), (1, -1), filters.shape[1:3])
-    launch(depthwise_kernel, (tiles, tile.cdiv(count, block)))(
+    launch(depthwise_kernel, (batches * pixels.count(p, q), tile.cdiv(count, pixels.block)))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
         *(count, filters.shape[0], windows.first, windows.step, windows.apart),
@@ -165,10 +140,10 @@ def depthwise(
         FLIPPED=flipped,
         STEP=windows.step[1],
         APART=windows.apart[1],
-        ADJACENT=adjacent,
+        ADJACENT=pixels.adjacent,
         ACTIVATION=activation,
-        ROWS=rows,
-        COLUMNS=columns,
-        BLOCK=block,
-        PLANES=planes,
+        ROWS=pixels.rows,
+        COLUMNS=pixels.columns,
+        BLOCK=pixels.block,
+        PLANES=pixels.planes,
     )

@@ -16,8 +16,8 @@ import tile.language as tl
 from tile.ops.core.call import Call, Operand, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
-from tile.ops.image.depthwise import groups_of
 from tile.ops.image.depthwise_rows_wgrad import depthwise_rows_wgrad
+from tile.ops.image.depthwise_tiles import groups_of
 from tile.ops.image.images import Image
 from tile.ops.image.pixels import ELEMENTS, pixel_position
 from tile.ops.image.windows import Windows

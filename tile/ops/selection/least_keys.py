@@ -13,16 +13,18 @@ from tile.ops.selection.radix_rows import BINS, BITS
 
 
 @tile.jit
-def are_least(keys, k, NARROW: tl.constexpr):
-    """Return a mask of the `k` least keys; those of equal elements are in the order of indices."""
-    INDEX: tl.constexpr = 16 if NARROW else 32
-    elements = (keys >> INDEX).to(tl.int32)
+def are_least(keys, k, WIDTH: tl.constexpr, NARROW: tl.constexpr):
+    """Return a mask of the `k` least keys, of elements of `WIDTH` bits.
+
+    Those of equal elements are in the order of their indices.
+    """
+    elements = (keys >> (16 if NARROW else 32)).to(tl.int32)
     bins = tl.arange(0, BINS)
     least, left, count = tl.full((), 0, tl.int32), k, 0
-    for shift in tl.static_range(INDEX - BITS, -1, -BITS):
+    for shift in tl.static_range(WIDTH - BITS, -1, -BITS):
         high = elements >> shift
         digit = high & (BINS - 1)
-        if shift + BITS == INDEX:
+        if shift + BITS == WIDTH:
             counts = tl.histogram(digit ^ (BINS // 2), BINS)
         else:
             counts = tl.histogram(digit, BINS, mask=(high >> BITS) == least)
@@ -31,7 +33,7 @@ def are_least(keys, k, NARROW: tl.constexpr):
         left -= tl.sum(tl.where(bins < next_digit, counts, 0))
         count = tl.sum(tl.where(bins == next_digit, counts, 0))
         least = (least << BITS) + next_digit
-        if shift + BITS == INDEX:
+        if shift + BITS == WIDTH:
             least -= BINS // 2
     selected = elements <= least
     if count > left:  # elements of the k-th least key are too many

@@ -49,16 +49,20 @@ def order_bits(x):
 
 
 @tile.jit
+def greatest_key(WIDTH: tl.constexpr, NARROW: tl.constexpr):
+    """Return the greatest key of elements of `WIDTH` bits."""
+    element: tl.constexpr = (1 << (WIDTH - 1)) - 1
+    return (element << 16) | 0xFFFF if NARROW else (element << 32) | 0xFFFFFFFF
+
+
+@tile.jit
 def sort_keys(x, index, inside, DESCENDING: tl.constexpr, NARROW: tl.constexpr):
     """Return keys that ascend in the order of `x`, then of `index`; outside, the greatest."""
-    number = x.to(tl.float32) if x.dtype.is_floating() and not NARROW else x
-    bits = order_bits(number).to(tl.int32)
+    bits = order_bits(x).to(tl.int32)
     if DESCENDING:
         bits = ~bits
-    if NARROW:
-        return tl.where(inside, (bits << 16) | index, 0x7FFFFFFF)
-    key = (bits.to(tl.int64) << 32) | index.to(tl.int64)
-    return tl.where(inside, key, 0x7FFFFFFFFFFFFFFF)
+    key = (bits << 16) | index if NARROW else (bits.to(tl.int64) << 32) | index.to(tl.int64)
+    return tl.where(inside, key, greatest_key(x.dtype.primitive_bitwidth, NARROW))
 
 
 @tile.jit
