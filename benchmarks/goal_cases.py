@@ -256,8 +256,8 @@ CONVOLUTIONS: dict[int, tuple[str, tuple[Tiles, ...]]] = {
     1: ("1.00", ((128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (64, 128, 64, 4, 3))),
     2: ("1.00", ((128, 128, 64, 4, 3), (64, 128, 64, 4, 3), (128, 256, 64, 8, 3))),
     3: (".95", ((64, 256, 64, 4, 5), (64, 256, 64, 4, 4), (64, 128, 64, 4, 4))),
-    4: (".85", ((64, 64, 128, 4, 5), (64, 64, 128, 4, 4), (64, 64, 64, 4, 6), (32, 64, 128, 4, 4))),
-    5: (".75", ((16, 64, 128, 4, 5), (16, 32, 128, 4, 6), (32, 32, 128, 4, 5))),
+    4: (".85", ((64, 64, 128, 4, 5), (64, 64, 128, 4, 6), (64, 64, 128, 4, 4))),
+    5: (".75", ((16, 64, 256, 4, 4), (64, 32, 128, 4, 6), (16, 64, 128, 4, 4))),
     6: ("3.0", ((256, 64, 32, 4, 2), (128, 64, 32, 4, 2), (128, 64, 32, 4, 3))),
     7: ("1.00", ((128, 32, 32, 4, 4), (128, 32, 32, 4, 3), (256, 32, 32, 8, 3))),
 }  # fmt: skip
@@ -279,7 +279,7 @@ def convolution(task: int, title: str, goal: str) -> Case:
     case = Case(title, goal, "TFLOP/s", 2.0 * pixels * filters * r * s * c, cudnn().clone(), y)
     case.peers["cuDNN"] = cudnn
     for bm, bn, bk, warps, stages in CONVOLUTIONS[task][1]:
-        grid = (math.ceil(pixels / bm), math.ceil(filters / bn))
+        grid = (math.ceil(filters / bn), math.ceil(pixels / bm))
         case.ours[named("", (bm, bn, bk, warps, stages))] = functools.partial(
             kernels_of("tile", "goal_kernels").convolution_kernel[grid],
             *(x, kernels, y, pixels, h, w, p, q, filters, *edges),

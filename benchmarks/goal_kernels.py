@@ -136,9 +136,12 @@ def convolution_kernel(
     R: tl.constexpr, S: tl.constexpr, C: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """NHWC, filters FILTERS x R x S x C: pixels by rows, filters by columns."""
-    pixel = tl.program_id(0) * BM + tl.arange(0, BM)
-    column = tl.program_id(1) * BN + tl.arange(0, BN)
+    """NHWC, filters FILTERS x R x S x C: pixels by rows, filters by columns.
+
+    Programs of the same pixels are adjacent.
+    """
+    pixel = tl.program_id(1) * BM + tl.arange(0, BM)
+    column = tl.program_id(0) * BN + tl.arange(0, BN)
     image = pixel // (P * Q)
     row, at = pixel % (P * Q) // Q - PAD_R, pixel % Q - PAD_S
     inside = pixel < pixels

@@ -102,7 +102,7 @@ def test_convolutions(kernels: ModuleType, channels: int, r: int, s: int) -> Non
         expected += padded[:, i : i + p, j : j + q] @ kernel[:, i, j].T.astype(np.float64)
     y = np.zeros((batch, p, q, filters), np.float16)
     pixels = batch * p * q
-    kernels.convolution_kernel[(tile.cdiv(pixels, 32), 1)](
+    kernels.convolution_kernel[(1, tile.cdiv(pixels, 32))](
         *(x, kernel, y, pixels, h, w, p, q, filters, *edges),
         R=r,
         S=s,
