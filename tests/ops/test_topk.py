@@ -29,8 +29,9 @@ NUMBERS: dict[str, Any] = {
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Select of few elements, too, by small blocks; the result has the names of the kernels."""
     monkeypatch.setattr(topk_module, "FEW_ELEMENTS", 0)
-    monkeypatch.setattr(topk_module, "ROW_SHARE", 1)
-    monkeypatch.setattr(select, "KEY_BLOCK", 4096)
+    monkeypatch.setattr(topk_module, "SHARE", 1)
+    monkeypatch.setattr(topk_module, "SELECTED", {2: (0, 4096), 4: (0, 4096)})
+    monkeypatch.setattr(select, "MOST_BLOCK", 4096)
     topk: Any = tile.ops.topk
     topk.plans.clear()
     yield record_launches(monkeypatch)

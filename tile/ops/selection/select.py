@@ -19,13 +19,14 @@ from tile.ops.core.row_tiles import PROGRAMS, row_tile, rows_of
 from tile.ops.selection.least_keys import are_least
 from tile.ops.selection.order_keys import WARPS, greatest_key, index_of, sort_keys
 
-MOST = 4096  # elements that are selected of a row
-# Elements of a program, of rows and of keys. H200, 64 of 64 x 100,000 float32, 2026-11-30: parts of
-# 4096 take 39.7 us, of 2048 38.8, of 8192 54.7 and of 16384 59.7; 1000 take 79.6, 96.8, 83.9 and
-# 84.8. Larger parts of keys need fewer launches.
-LEAST_BLOCK, ROW_BLOCK, KEY_BLOCK = 2048, 4096, 16384
+# Elements of a program: of rows, and of keys or rows of which many are selected. H200, 64 of 64 x
+# 100,000 float32, 2026-11-30: parts of 4096 take 39.7 us, of 2048 38.8, of 8192 54.7 and of 16384
+# 59.7; 1000 take 79.6, 96.8, 83.9 and 84.8. 4000 of 512 x 10,000 138, by parts of 8192 187.
+LEAST_BLOCK, ROW_BLOCK, MOST_BLOCK = 2048, 4096, 16384
+MANY = 1024
 VECTOR = tl.constexpr(8)  # elements that a part begins at a multiple of
 FEW = 8  # elements that are taken one after the other
+SORTED = 4096  # elements of a program that sorts what is selected
 
 
 @tile.jit
@@ -110,7 +111,7 @@ def launch_select(
     least = max(LEAST_BLOCK, 2 * tile.next_power_of_2(k + 2 * VECTOR.value))
     source, stride, length, first = x, rows.stride, rows.length, True
     while first or length > k:
-        most = ROW_BLOCK if first or k <= FEW else KEY_BLOCK
+        most = ROW_BLOCK if k <= (MANY if first else FEW) else MOST_BLOCK
         block = min(max(most, least), tile.next_power_of_2(length))
         while block > least and rows.count * tile.cdiv(length, block) < PROGRAMS and first:
             block //= 2
@@ -126,7 +127,7 @@ def launch_select(
             **WARPS.select(call.backend, block),
         )
         source, stride, length, first = keys, parts * k, parts * k, False
-    shape = row_tile(call.backend, Rows(rows.count, k, k), MOST, MOST)
+    shape = row_tile(call.backend, Rows(rows.count, k, k), SORTED, SORTED)
     launch(sort_selected_kernel, (tile.cdiv(rows.count, shape["ROWS"]),))(
         *(x, source, values, indices, rows.stride, rows.count, k), NARROW=narrow, **shape
     )

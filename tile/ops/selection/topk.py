@@ -20,15 +20,18 @@ from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.selection.cumsum import NUMBERS
 from tile.ops.selection.order_keys import KEYS, index_of, order_of, sort_keys
-from tile.ops.selection.select import MOST, launch_select
+from tile.ops.selection.select import launch_select
 from tile.ops.selection.sort import launch_digit_sort
 
 MOST_NARROW = 2**16  # elements of a row whose indices have 16 bits
 BLOCK = 1024  # elements of a short row
-# More than LEAST elements are not selected, but all are sorted, of fewer elements than these and of
-# shorter rows. H200, float32, 2026-11-30: 2000 of 1 x 1,048,576 60 us, sorted 64; of 64 x 100,000
-# 102, 271; of 8 x 32768 38, 33; of 2048 x 4096 163, 139; of 512 x 10,000 94, 184.
-LEAST, FEW_ELEMENTS, ROW_SHARE = 1024, 2**20, 2
+# Elements that are selected, by bytes of an element: of few elements or a third of a row or more,
+# and of others. If more are wanted, all are sorted, by 2 or 4 digits. H200, 2026-11-30, float32:
+# 2000 of 8 x 32768 38 us, sorted 33; of 64 x 100,000 102, 272; of 2048 x 4096 163, 139; of 512 x
+# 10,000 94, 178. bfloat16: 300 of 1 x 1,048,576 33, 31; of 64 x 100,000 52, 126; 3000 of these
+# 145, 128.
+SELECTED = {2: (256, 2048), 4: (1024, 4096)}
+FEW_ELEMENTS, SHARE = 2**20, 3
 
 
 @tile.jit
@@ -73,11 +76,7 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
     values, indices = call.new(shape, source.dtype), call.new(shape, I64)
     narrow = source.dtype.itemsize == 2 and rows.length <= MOST_NARROW
     arrays = x, values.value, indices.value
-    if values.size and (source.dtype not in KEYS or _are_many(rows, k)):
-        launch_digit_sort(call, *arrays, rows, k, True)
-    elif values.size and rows.length > BLOCK:
-        launch_select(call, *arrays, rows, k, source.dtype.itemsize, narrow)
-    elif values.size:
+    if values.size and source.dtype in KEYS and rows.length <= BLOCK:
         tiles = row_tile(call.backend, rows, BLOCK, BLOCK)
         launch(topk_kernel, (tile.cdiv(rows.count, tiles["ROWS"]),))(
             *(*arrays, rows.stride, rows.count, rows.length, k),
@@ -85,13 +84,18 @@ def topk(x: Any, k: int) -> tuple[Any, Any]:
             K=tile.next_power_of_2(k),
             **tiles,
         )
+    elif values.size and source.dtype in KEYS and _selects(rows, k, source.dtype.itemsize):
+        launch_select(call, *arrays, rows, k, source.dtype.itemsize, narrow)
+    elif values.size:
+        launch_digit_sort(call, *arrays, rows, k, True)
     return values.value, indices.value
 
 
-def _are_many(rows: Rows, k: int) -> bool:
-    """Return True if sorting whole rows is faster than selecting so many elements."""
-    few = rows.count * rows.length <= FEW_ELEMENTS or k * ROW_SHARE > rows.length
-    return k > MOST or (k > LEAST and few)
+def _selects(rows: Rows, k: int, width: int) -> bool:
+    """Return True if selecting so many elements of `width` bytes is faster than sorting all."""
+    least, most = SELECTED[width]
+    few = rows.count * rows.length <= FEW_ELEMENTS or k * SHARE > rows.length
+    return k <= (least if few else most)
 
 
 def topk_reference(x: Array, k: int) -> tuple[Array, Array]:
