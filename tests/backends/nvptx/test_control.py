@@ -82,6 +82,36 @@ def test_loops_carry_bytes_in_packed_registers() -> None:
         assert phis and "i8" not in phis
 
 
+def test_loops_carry_loaded_halves_in_packed_registers() -> None:
+    """A phi for each would unpack them, and so wait for the load, in the iteration before."""
+    text = """
+    kernel @ahead(%p: ptr<f16>, %o: ptr<f16>, %n: i32) {
+      %zero = const {value = 0} : i32
+      %one = const {value = 1} : i32
+      %i = layout_index {layout = #linear{register = [[1],[2],[4]], lane = [[0],[0],[0],[0],[0]], warp = [] -> dim0 = 8}} : frag<8xi32>
+      %q = frag_splat %p {count = 8} : frag<8xptr<f16>>
+      %r = frag_splat %o {count = 8} : frag<8xptr<f16>>
+      %from = addptr %q, %i {stride = 2} : frag<8xptr<f16>>
+      %to = addptr %r, %i {stride = 2} : frag<8xptr<f16>>
+      %first = load %from {vector = 8} : frag<8xf16>
+      %last, %sum = for %k = %zero to %n step %one iter(%x = %first, %s = %first) : frag<8xf16>, frag<8xf16> {
+        %next = load %from {vector = 8} : frag<8xf16>
+        %t = add %s, %x : frag<8xf16>
+        yield %next, %t
+      }
+      store %to, %sum
+      return
+    }
+    """
+    for arch in ARCHITECTURES:
+        emitted, ptx = compiled(text, arch)
+        accept(ptx, arch)
+        phis = re.findall(r"= phi ([^\[]+) \[", emitted.text)
+        loop = phis[1 : 1 + 4 + 8]  # behind the counter: the load, and what is computed
+        assert "half" not in loop[:4]
+        assert loop[4:] == ["half"] * 8
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_while_and_branches(arch: str) -> None:
     text = """

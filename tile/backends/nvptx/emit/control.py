@@ -12,17 +12,18 @@ from tile.codegen.llvm.function_builder import Registers, Rule, types_of
 from tile.ir.core import Operation, Value
 from tile.ir.effects import may_hang_silently
 from tile.ir.op_definition import OpDef, Trait
-from tile.ir.ops import control
+from tile.ir.ops import control, memory
 from tile.ir.types import Fragment, count_of
+from tile.simt import ops
 
 
 class _CarriedValues(llvm.CarriedValues):
     """Values of a `for`, of which some are packed, and counters of stages.
 
-    Bytes are packed four to a 32-bit register, as loads have them, and 16-bit accumulators of wgmma
-    two, as wgmma has them. With a phi for each element, every iteration would unpack and repack
-    them, and would wait for the wgmmas in flight to do so. `packed` are the positions of these
-    values.
+    Bytes are packed four to a 32-bit register, and 16-bit elements that an iteration loads for the
+    next one two, as loads have them. So are 16-bit accumulators of wgmma, as wgmma has them. With a
+    phi for each element, every iteration would unpack and repack them, and would wait for its loads
+    and the wgmmas in flight to do so. `packed` are the positions of these values.
     """
 
     builder: FunctionBuilder
@@ -30,8 +31,13 @@ class _CarriedValues(llvm.CarriedValues):
     def __init__(self, builder: FunctionBuilder, loop: Operation) -> None:
         super().__init__(builder)
         self.loop = loop
-        widths = (8, 16) if has_wgmma(loop) else (8,)
-        narrow = (number for number, value in enumerate(loop.results) if _fills(value, widths))
+        wide = (8, 16) if has_wgmma(loop) else (8,)
+        yielded = zip(loop.results, loop.regions[0].yielded, strict=True)
+        narrow = (
+            number
+            for number, (value, source) in enumerate(yielded)
+            if _fills(value, (8, 16) if _is_loaded(source) else wide)
+        )
         self.packed = frozenset(narrow)
         self.counters = stage_counters(loop)
         self.first = [counter.first(builder) for counter in self.counters]
@@ -81,6 +87,14 @@ def _fills(value: Value, widths: Sequence[int]) -> bool:
     if not isinstance(ty, Fragment) or ty.element.storage_bits not in widths:
         return False
     return ty.element.storage_bits * ty.count % 32 == 0
+
+
+def _is_loaded(value: Value) -> bool:
+    """Return True if a value is as a load or an earlier iteration has it, perhaps reordered."""
+    op = value.op
+    while op is not None and op.defn is ops.thread.frag_shuffle:
+        op = op.inputs[0].op
+    return op is None or op.defn in (memory.load, ops.thread.shared_load)
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:
