@@ -4,6 +4,8 @@
 
     8 registers -> 4 -> 2 -> 1, then each lane with that at distance 1, 2, 4 and so on
 
+Multiplications are added to four sums instead, the leaves of the tree: one instruction for each.
+
 If the target has an instruction that reduces all lanes of a warp, that replaces the butterflies;
 integers narrower than the ones that it takes are extended. The bits of an axis are those that move
 along it and along no other axis. Bits that lead to copies move along none: copies are counted once.
@@ -44,6 +46,9 @@ from tile.simt.lower.distribute.context import Context, Rule
 from tile.simt.ops.layout_inference import layout_of
 
 Values = list[Value]
+
+# Multiplications are added in 2^n chains of fused multiply-adds, which do not wait for each other.
+_CHAIN_BITS = 2
 
 
 def inline_region(
@@ -123,7 +128,11 @@ def _reduce_registers(ctx: Context, region: Block, parts: Values, bits: Sequence
     if narrow:
         assert cast is not None
         parts = [*cast.inputs]
-    for bit in sorted(bits, reverse=True):
+    bits = sorted(bits, reverse=True)
+    if _fuses(region, parts):
+        parts = _chain(ctx, region, parts, bits[:-_CHAIN_BITS])
+        bits = bits[-_CHAIN_BITS:]
+    for bit in bits:
         first, second = (_half(ctx, parts, bit, upper) for upper in (0, 1))
         if narrow:
             assert op is not None
@@ -131,6 +140,30 @@ def _reduce_registers(ctx: Context, region: Block, parts: Values, bits: Sequence
         else:
             parts = inline_region(ctx, region, first, second)
     return [ctx(arith.cast, part, to=F32) for part in parts] if narrow else parts
+
+
+def _fuses(region: Block, parts: Values) -> bool:
+    """Return True if a region adds floats, some of which were multiplied.
+
+    One instruction multiplies and adds to a sum, but two are needed to add two multiplications.
+    """
+    adds = [op for op in region if not op.defn.terminator]
+    return all(
+        op.defn is arith.add and number_of(op.result.type).is_floating() for op in adds
+    ) and any(part.op is not None and part.op.defn is arith.mul for part in parts)
+
+
+def _chain(ctx: Context, region: Block, parts: Values, bits: Sequence[int]) -> Values:
+    """Combine the registers whose numbers differ in some bits, one after the other."""
+    count = count_of(parts[0].type).bit_length() - 1
+    others = sums(1 << bit for bit in range(count) if bit not in bits)
+    first, *rest = [
+        [ctx.pick(part, registers=tuple([other | place for other in others])) for part in parts]
+        for place in sums(1 << bit for bit in bits)
+    ]
+    for part in rest:
+        first = inline_region(ctx, region, first, part)
+    return first
 
 
 def _packs(ctx: Context, op: Operation, cast: Operation) -> bool:
