@@ -75,7 +75,7 @@ def attend(
     MASKED: "all" blocks of keys have a mask, "none", or those before `middle` and from `whole` on.
     SEES_NONE: a query may see no key of the first blocks.
     DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
-    LANE_SUMS: a query has four sums of powers, which are computed while that dot runs.
+    LANE_SUMS: a query has four sums of powers, those of the lanes that have its scores.
     """
     # Then scaling takes part in one fused multiply-add for each score.
     SCALE_LATER: tl.constexpr = SCALE > 0 and bias_rows is None and slope is None
@@ -127,15 +127,13 @@ def attend(
             shrink = tl.exp2(highest - origin)
         if not LANE_SUMS:
             weights = weights * shrink + tl.sum(powers, axis=1)
-        elif MASKED == "all":
+        else:
             weights = weights * shrink[:, None] + lane_sums(powers, BLOCK_N)
         if DESCRIPTORS:
             v = v_source.load([*place]).reshape(BLOCK_N, HEAD)
         else:
             v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
         total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)
-        if LANE_SUMS and MASKED != "all":
-            weights = weights * shrink[:, None] + lane_sums(powers, BLOCK_N)
         highest = higher
     return highest, weights, total
 

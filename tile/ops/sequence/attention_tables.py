@@ -20,25 +20,25 @@ BY_POINTERS = Table(
 _TWO = {"num_warps": 8, "num_stages": 2, "maxnreg": 128}
 # The same with keys and values by descriptors, and by whether attention is causal, whether it has a
 # bias, and the number of keys. H200, float16, 4 x 32 x 1024, 2048 and 4096, 2 x 16 x 16384,
-# 2026-11-26, causal ones of 64 elements 2026-11-29, and short ones, bfloat16, many heads,
-# 2026-11-30 (docs/notes/ops.md).
+# 2026-11-26, those of 64 elements and short ones, many heads, 2026-11-30 (docs/notes/ops.md).
 _LARGE = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "num_stages": 2}
 _SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4, "num_stages": 2}
-_LANES = {**_SMALL, "LANE_SUMS": True, "warp_specialize": False}
+_ONE_LOOP = {"ONE_LOOP": True}
+_LANES = {**_SMALL, "LANE_SUMS": True, "warp_specialize": False, **_ONE_LOOP}
 _WIDE = {"BLOCK_M": 128, "BLOCK_N": 64, **_TWO}
+_TALL = {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO, **_ONE_LOOP}
 _FOUR = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4, "num_stages": 2, "maxnreg": 128}
 _SHORT = {**_FOUR, "warp_specialize": False}  # four programs on a multiprocessor
-_ONE_LOOP = {"ONE_LOOP": True}
 _LEAST, _SHORTEST, _SHORTER, _SHORT_KEYS = 128, 256, 384, 512
-_FEW, _SOME, _MANY = 1024, 4096, 8192  # keys
+_FEW, _SOME, _MANY = 1024, 2048, 8192  # keys
 BY_DESCRIPTORS = Table(
     {(ANY, ANY, ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, 2, 0, 0, _FEW): {**_SMALL, "warp_specialize": False},
-            (64, 2, 0, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
-            (64, 2, 1, 0, _SOME): {**_LANES, **_ONE_LOOP},
-            (64, 2, 1, 0, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, "LANE_SUMS": True, **_TWO},
+            (64, 2, 0, 0, _SHORTEST): _LANES,
+            (64, 2, 0, 0, ANY): {**_TALL, "LANE_SUMS": True},
+            (64, 2, 1, 0, _SOME): _LANES,
+            (64, 2, 1, 0, ANY): _TALL,  # sums of lanes would spill 4 bytes
             (64, 2, 0, 1, ANY): {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO},
             (128, 2, 0, 0, _LEAST): _SHORT,
             (128, 2, 0, 0, _FEW): _WIDE,

@@ -19,9 +19,9 @@ An mbarrier is reused: it counts its *phases*, one for each time that all expect
 arrived, and iteration i waits for phase i div stages to complete. An iteration is waited for before
 the next one on the same mbarrier sets its expected bytes.
 
-Before a buffer that threads have accessed is filled, they pass a barrier; their writes to it, or
-the initialization of an mbarrier, are made visible to TMA by a `fence_proxy_async`
-(fence.proxy.async).
+Before a buffer that threads have accessed is filled, they pass a barrier, or wait on an mbarrier on
+which all warps have arrived since (`mbarrier_arrive`); their writes to it, or the initialization of
+an mbarrier, are made visible to TMA by a `fence_proxy_async` (fence.proxy.async).
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ def mbarrier_wait(bars: Type, iteration: Type, *, stage_offset: int = 0) -> None
     """Wait in every thread of the partition for the phase of `iteration + stage_offset`.
 
     It completes when all warps have arrived, and all bytes expected; a negative one is complete.
-    What TMA has loaded may then be read by the thread, and by wgmmas that it issues later. A
-    partition that has waited for another one to arrive may overwrite what that one read before.
+    What TMA has loaded may then be read by the thread, and by wgmmas that it issues later. Threads
+    that have waited for all warps to arrive, or a partition that has for another one, may overwrite
+    by TMA what these read before.
     """
     check_mbarriers("mbarrier_wait", bars, iteration)
 

@@ -46,6 +46,10 @@ class SharedMemory:
         """
         return self.target.shared_bytes - self._regions(loop.regions, buffer_reads) - _used_by(loop)
 
+    def is_used_in(self, loop: Operation, buffer_reads: Collection[BufferRead] = ()) -> bool:
+        """Return True if operations of a loop take shared memory, as for `remaining`."""
+        return self._regions(loop.regions, buffer_reads) > 0
+
     def reserve(
         self, loop: Operation, size: int, buffer_reads: Collection[BufferRead] = ()
     ) -> None:

@@ -137,6 +137,8 @@ class Chunk:
         # The record up to which a producer partition has acquired the program's accesses, by
         # program. None for the program itself, whose threads synchronize by barriers.
         self.acquired: Array | None = None
+        # The record of the last arrive of all warps for which the program itself has waited.
+        self.released = np.zeros(len(programs), np.int64)
         # And that up to which it has acquired those of the other program of the cluster.
         self.acquired_of_peers = self.clusters.acquired
         self._rows: Rows | None = None
@@ -151,8 +153,16 @@ class Chunk:
 
     def horizon(self, programs: Rows) -> Array:
         """Return the record before which accesses of other threads precede this point."""
-        records = self.memory.barriers if self.acquired is None else self.acquired
-        return records[programs]
+        if self.acquired is None:
+            return np.maximum(self.memory.barriers[programs], self.released[programs])
+        return self.acquired[programs]
+
+    def wait_for_arrive(self, programs: Rows, own: Array, of_peers: Array) -> None:
+        """Pass a wait for an arrive of all warps, and of those of the peers; these are records."""
+        seen = self.released if self.acquired is None else self.acquired
+        seen[programs] = np.maximum(seen[programs], own)
+        seen = self.acquired_of_peers
+        seen[programs] = np.maximum(seen[programs], of_peers)
 
     def thread_map(self, rows: Rows) -> ThreadMap:
         """Return the threads of some rows; the last answer is cached, as batches ask repeatedly."""

@@ -252,13 +252,18 @@ class Mbarriers:
         self._record_wait(use, array)
         self._complete(remaining, array)
 
-    def wait_for_program(self, use: MbarrierUse, parity: Array) -> tuple[Array, Array]:
-        """Wait, as a producer, for the program to arrive in the phase of this parity.
+    def wait_for_program(
+        self, use: MbarrierUse, parity: Array, *, own: bool
+    ) -> tuple[Array, Array]:
+        """Wait for all warps of the program to arrive in the phase of this parity.
 
-        Returns the records of that, and of the arrive of the other program of the cluster, by
-        program. The phase before the first is complete.
+        A producer waits, or their `own` threads, which have to wait before mbarriers end. Returns
+        the records of the arrive, and of that of the other program of the cluster, by program. The
+        phase before the first is complete.
         """
         array = self._synchronized(use)
+        if own:
+            self._record_wait(use, array)
         if (array.phase[use.programs, use.stage] & 1 == parity).any():
             raise ParkedError(MbarrierWait(self, use, parity))
         index = use.programs, use.stage

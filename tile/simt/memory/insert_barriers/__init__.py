@@ -171,7 +171,7 @@ class _RecordingSolver(Solver):
     def node(self, node: Node, state: Pending) -> Pending:
         if isinstance(node, MemoryOp) and node.role is Role.THREADS:
             before = self.seen.setdefault(node.op, set())
-            before |= {access.op for access, _ in state.shared | state.within}
+            before |= {access.op for access, _ in state.unordered() | state.within}
             copies = self.copies.setdefault(node.op, set())
             copies |= {access.op for group in state.in_flight[Flight.COPIES] for access, _ in group}
             if node.memory is not None:

@@ -19,6 +19,7 @@ from tile.simt.memory.insert_barriers.memory_effects import (
     Kind,
     MemoryAccess,
     Renaming,
+    StageIndex,
     accesses_of,
     memory_access_of,
     renaming,
@@ -52,6 +53,16 @@ class MemoryOp:
     shared: tuple[Access, ...]
     memory: MemoryAccess | None
     role: Role
+
+
+@dataclass(frozen=True, eq=False)
+class MbarrierPhase:
+    """An arrive of all warps on the mbarrier of an iteration, or a wait of all threads for that."""
+
+    use: MemoryOp
+    mbarriers: Value
+    iteration: StageIndex
+    arrives: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +128,7 @@ class Loop:
     blocks: frozenset[Block]
 
 
-Node = MemoryOp | Barrier | WarpgroupBarrier | Commit | Wait | Call | Branch | Loop
+Node = MemoryOp | MbarrierPhase | Barrier | WarpgroupBarrier | Commit | Wait | Call | Branch | Loop
 Body = list[Node]
 
 
@@ -158,7 +169,7 @@ class _Builder:
         nodes = [rule(self, op) for rule, op in rules if rule is not None]
         return [node for node in nodes if node is not None]
 
-    def memory_op(self, op: Operation) -> Node:
+    def memory_op(self, op: Operation) -> MemoryOp:
         accesses = accesses_of(op)
         for access in accesses:
             if access.stages > 1 and access.stage is not None:
@@ -169,6 +180,11 @@ class _Builder:
                 self.structure.async_proxy_buffers.add(access.buffer)
         role = _ROLES.get(op.defn, Role.THREADS)
         return MemoryOp(op, accesses, memory_access_of(op, self.alias), role)
+
+    def mbarrier_phase(self, op: Operation) -> Node:
+        iteration = stage_of(op["iteration"]).later(op["stage_offset"])
+        arrives = op.defn is ops.tma.mbarrier_arrive
+        return MbarrierPhase(self.memory_op(op), op["bars"], iteration, arrives)
 
     def order_wait(self, op: Operation) -> Node | None:
         """Return a check, here, of all accesses until warpgroups arrive.
@@ -264,6 +280,8 @@ _ASYNC_PROXY = frozenset(
 
 _NODES: dict[OpDef, Callable[[_Builder, Operation], Node | None]] = {
     **dict.fromkeys(ACCESSING, _Builder.memory_op),
+    ops.tma.mbarrier_arrive: _Builder.mbarrier_phase,
+    ops.tma.mbarrier_wait: _Builder.mbarrier_phase,
     memory.barrier: lambda self, op: Barrier(op),
     ops.order.warpgroup_barrier: lambda self, op: WarpgroupBarrier(),
     ops.shared.cp_async_commit_group: lambda self, op: Commit(),

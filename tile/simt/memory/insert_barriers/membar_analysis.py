@@ -11,6 +11,10 @@ are in commit groups, and a wait completes the older ones: `in_flight` has the o
 then the committed ones from the youngest on. A completed copy is an ordinary write. In the same way
 a wgmma reads its operands until the wait for it: `in_flight` has the reads of each wgmma, the
 youngest first. A completed one has been an ordinary read.
+
+Threads that have waited for the phase of an mbarrier in which all warps arrive are behind what came
+before these arrived. So accesses of a stage of a multi-buffer are `released` by an arrive on the
+mbarrier of that stage, and not pending after a wait for it.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from functools import partial
 from tile.analysis.alias import PointsTo
 from tile.errors import CompilationError
 from tile.ir.core import Block, Operation, Value
+from tile.ir.shared_type import shared_of
 from tile.simt.memory.insert_barriers.control_flow import (
     Barrier,
     Body,
@@ -30,6 +35,7 @@ from tile.simt.memory.insert_barriers.control_flow import (
     Commit,
     Flight,
     Loop,
+    MbarrierPhase,
     MemoryOp,
     Node,
     Role,
@@ -65,11 +71,13 @@ class Pending:
     """The state of the walk.
 
     within: the pending accesses since which each warpgroup has passed a barrier of its own.
+    released: the pending accesses after which all warps have arrived, by mbarriers.
     reaches_entry: True if some path from the function's entry has no barrier.
     """
 
     shared: set[StagedAccess] = field(default_factory=set)
     within: set[StagedAccess] = field(default_factory=set)
+    released: dict[Value, frozenset[StagedAccess]] = field(default_factory=dict)
     in_flight: dict[Flight, Groups] = field(
         default_factory=lambda: {Flight.COPIES: [set()], Flight.WGMMAS: []}
     )
@@ -80,9 +88,13 @@ class Pending:
 
     def conflicts(self, access: Access, stage: Stage) -> bool:
         """Return True if an access of shared memory needs a barrier before it."""
-        return any(access.conflicts(stage, *item) for item in self.shared) or any(
+        return any(access.conflicts(stage, *item) for item in self.unordered()) or any(
             access.conflicts(stage, *item, warpgroups=True) for item in self.within
         )
+
+    def unordered(self) -> set[StagedAccess]:
+        """Return the pending accesses that not even the threads of a warpgroup are behind."""
+        return self.shared.union(*self.released.values())
 
     def memory_conflicts(self, access: MemoryAccess) -> bool:
         """Return True if an access of global memory needs a barrier before it."""
@@ -116,7 +128,7 @@ class Pending:
         have been initialized.
         """
         no_write = (Kind.READ, Kind.INVALIDATE)
-        pending = self.shared | self.within
+        pending = self.unordered() | self.within
         written = [access for access, _ in pending if access.kind not in no_write]
         return any(access.buffer in buffers for access in written) or any(
             access.begin < other.end and other.begin < access.end
@@ -124,12 +136,25 @@ class Pending:
             for other in tma_writes
         )
 
+    def arrive(self, mbarriers: Value, iteration: StageIndex) -> None:
+        """Release the accesses of the stage of an iteration."""
+        own = frozenset(item for item in self.shared if _is_of(item, mbarriers, iteration))
+        self.released[mbarriers] = self.released.get(mbarriers, frozenset()) | own
+        self.shared = self.shared - own
+
+    def wait_for_arrive(self, mbarriers: Value, iteration: StageIndex) -> None:
+        """Pass a wait for all warps to have arrived for an iteration."""
+        left = {x for x in self.released.get(mbarriers, ()) if not _is_of(x, mbarriers, iteration)}
+        self.released[mbarriers] = frozenset(left)
+
     def warpgroup_barrier(self) -> None:
-        self.within |= self.shared
+        self.within |= self.unordered()
         self.shared = set()
+        self.released = {}
 
     def barrier(self) -> None:
         self.shared = set()
+        self.released = {}
         self.within = set()
         self.memory = {}
         self.reaches_entry = False
@@ -162,7 +187,8 @@ class Pending:
             for flight, groups in self.in_flight.items()
         }
         shared, within = (set(map(change, each)) for each in (self.shared, self.within))
-        return Pending(shared, within, in_flight, dict(self.memory), self.reaches_entry)
+        released = {bars: frozenset(map(change, each)) for bars, each in self.released.items()}
+        return Pending(shared, within, released, in_flight, dict(self.memory), self.reaches_entry)
 
     def copy(self) -> Pending:
         return self.mapped(lambda item: item)
@@ -171,6 +197,8 @@ class Pending:
         joined = self.copy()
         joined.shared |= other.shared
         joined.within |= other.within
+        for mbarriers, released in other.released.items():
+            joined.released[mbarriers] = joined.released.get(mbarriers, frozenset()) | released
         for flight, groups in joined.in_flight.items():
             _join(groups, other.in_flight[flight])
         for key, pointers in other.memory.items():
@@ -183,6 +211,7 @@ class Pending:
         return (
             self.shared <= other.shared
             and self.within <= other.within
+            and all(r <= other.released.get(b, frozenset()) for b, r in self.released.items())
             and all(_within(g, other.in_flight[f]) for f, g in self.in_flight.items())
             and all(p <= other.memory.get(k, frozenset()) for k, p in self.memory.items())
             and self.reaches_entry <= other.reaches_entry
@@ -192,7 +221,8 @@ class Pending:
         """Return a hashable key that is equal for equal states."""
         in_flight = tuple(tuple(map(frozenset, groups)) for groups in self.in_flight.values())
         memory = frozenset(self.memory.items())
-        pending = frozenset(self.shared), frozenset(self.within)
+        released = frozenset(item for item in self.released.items() if item[1])
+        pending = frozenset(self.shared), frozenset(self.within), released
         return pending, in_flight, memory, self.reaches_entry
 
     def renamed(
@@ -232,6 +262,14 @@ class Pending:
             for key, pointers in result.memory.items():
                 result.memory[key] = frozenset(map(in_next_iteration, pointers))
         return result
+
+
+def _is_of(item: StagedAccess, mbarriers: Value, iteration: StageIndex) -> bool:
+    """Return True if an access is of a buffer with a stage for each mbarrier, the iteration's."""
+    (access, stage), stages = item, shared_of(mbarriers.type).stages
+    if stage is None or access.stages != stages or stage.base is not iteration.base:
+        return False
+    return (stage.offset - iteration.offset) % stages == 0
 
 
 # Why an access is wrong that conflicts with what is in flight.
@@ -320,6 +358,10 @@ class Solver:
         match node:
             case MemoryOp():
                 self.memory_op(node, state)
+            case MbarrierPhase():
+                self.memory_op(node.use, state)
+                change = state.arrive if node.arrives else state.wait_for_arrive
+                change(node.mbarriers, node.iteration)
             case Barrier():
                 self.pass_barrier(node.op, state)
             case WarpgroupBarrier():
@@ -419,7 +461,7 @@ class Solver:
         """Solve a loop, with a barrier before it if that saves barriers inside."""
         plain = self.fixed_point(loop, state)
         cost = self.cost(plain)
-        if not cost or not (state.shared or state.within or state.memory):
+        if not cost or not (state.unordered() or state.within or state.memory):
             return plain
         after_barrier = state.copy()
         after_barrier.barrier()

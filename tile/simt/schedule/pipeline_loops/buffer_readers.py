@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from tile.ir.core import Operation, Value
+from tile.ir.core import Block, Operation, Value
 from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, shape
 from tile.ir.ops.dot import is_multiplied
@@ -30,7 +31,7 @@ from tile.simt.layouts.blocked import grid_of, row_major
 from tile.simt.layouts.dims import OFFSET, unpack
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import Operand
-from tile.simt.ops import shared
+from tile.simt.ops import shared, wgmma
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, operand_layout
 from tile.simt.schedule.dot_slices import sliced_load_layout
@@ -218,6 +219,32 @@ def _buffer_layouts(reader: Reader) -> Iterator[LinearLayout]:
 def _contiguous_along(layouts: Iterable[LinearLayout], major: int) -> LinearLayout | None:
     """Return the first layout whose elements are contiguous along an axis; None without one."""
     return next((x for x in layouts if unpack(x.images(OFFSET)[0], x.outs)[major]), None)
+
+
+# -- the readers of a stage
+
+
+def stage_readers(stage: Value) -> Iterator[Operation]:
+    """Yield the operations that read a stage of a buffer, through views of it."""
+    for op in stage.users:
+        if op.defn in shared.VIEWS:
+            yield from stage_readers(op.result)
+        else:
+            yield op
+
+
+def ops_in_body(body: Block, ops: Iterable[Operation]) -> list[Operation]:
+    """Return the operations of a body that are some, or contain them, in order."""
+    within = {op.within(body) for op in ops}
+    return [op for op in body if op in within]
+
+
+def last_read(body: Block, readers: Iterable[Operation]) -> Operation:
+    """Return the operation of a body after which `readers` have read: a wgmma's wait for it."""
+    ops = [*readers]
+    dots = [op for op in ops if op.defn is wgmma.wgmma]
+    waits = chain.from_iterable(dot.result.users for dot in dots)
+    return ops_in_body(body, [*ops, *waits])[-1]
 
 
 # -- replacement

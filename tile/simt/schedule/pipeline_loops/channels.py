@@ -3,8 +3,9 @@
 A channel has the multi-buffers of some loads, whose copies of one iteration complete together: in a
 commit group of cp.async, or on an mbarrier (`full`) of TMA. Copies are issued some iterations ahead
 by the threads that read the buffers, or by a producer partition. A producer waits until the program
-has released a stage: until all warps have arrived on its second mbarrier, `empty`. In a `Pairing`,
-the warps of both programs arrive, and what both load is multicast.
+has released a stage: until all warps have arrived on its second mbarrier, `empty`. So do threads
+that issue TMA loads themselves where a barrier in each iteration would keep several warpgroups
+together. In a `Pairing`, the warps of both programs arrive, and what both load is multicast.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Channel:
 class TmaChannel(Channel):
     """A channel that TMA loads fill. All loads of one iteration complete on one mbarrier.
 
-    readers: the warps of the program that release a stage for a producer; 0 if there is none.
+    readers: the warps of the program that release a stage; 0 if barriers separate its reads from
+        the next loads.
     behind: 1 if the program releases the stage only in the next iteration, since a wgmma that reads
         it stays in flight until then; else 0.
     pairing: of the two programs of a cluster, which both release a stage then.
@@ -110,13 +112,9 @@ class TmaChannel(Channel):
         mapping: Mapping[Value, Value],
         at: Value,
     ) -> list[Operation]:
-        """Issue the TMA loads of an iteration, by a producer once the stage is empty."""
-        active, size, ops = build.constant(True, I1), self.bytes, list[Operation]()
-        if self.empty:
-            # The program has arrived for the iteration that used the stage before.
-            released = self.behind - self.stages
-            ops.append(build.op(tma.mbarrier_wait, self.empty, at, stage_offset=released))
-        ops.append(build.op(tma.mbarrier_arrive_expect_tx, self.full, at, active, size=size))
+        """Issue the TMA loads of an iteration."""
+        active, size = build.constant(True, I1), self.bytes
+        ops = [build.op(tma.mbarrier_arrive_expect_tx, self.full, at, active, size=size)]
         for each, buffer in zip(loads, self.buffers, strict=True):
             pointers = block_pointers_of(each.load)
             assert pointers is not None
@@ -140,8 +138,16 @@ class TmaChannel(Channel):
         """Wait for the loads of an iteration."""
         return build.op(tma.mbarrier_wait, self.full, at)
 
+    def wait_until_empty(self, build: LayoutBuilder, at: Value, ahead: int = 0) -> Operation:
+        """Wait until the stage that is filled for an iteration, so many `ahead`, is released.
+
+        The program has arrived then for the iteration that used the stage before.
+        """
+        released = ahead + self.behind - self.stages
+        return build.op(tma.mbarrier_wait, self.empty, at, stage_offset=released)
+
     def release(self, build: LayoutBuilder, at: Value) -> Operation:
-        """Let the producer fill the stage of an iteration again."""
+        """Let the stage of an iteration be filled again."""
         assert self.empty is not None
         if self.pairing:
             return build.op(cluster.mbarrier_arrive_pair, self.empty, at, self.pairing.paired)
@@ -159,9 +165,9 @@ class TmaChannel(Channel):
 
 
 def mbarrier_bytes(async_loads: Sequence[BufferedLoad]) -> int:
-    """Return the bytes of shared memory that the mbarriers of asynchronous loads take."""
+    """Return the bytes of shared memory that the mbarriers of asynchronous loads take, at most."""
     stages = max([load.stages for load in async_loads if load.tma], default=0)
-    return align_up(mbarriers_type(stages).bytes) if stages else 0
+    return 2 * align_up(mbarriers_type(stages).bytes) if stages else 0
 
 
 def mbarriers_type(stages: int) -> Shared:

@@ -7,18 +7,25 @@ and reads the buffers. Its schedule says what `expand-schedules` moves to earlie
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 from tile.ir.core import Operation, Value, clone
 from tile.ir.op_definition import Trait
 from tile.ir.ops import memory, shape
 from tile.ir.shared_type import Shared
-from tile.simt.hopper.wgmma_layouts import stage_operands
+from tile.simt.hopper.wgmma_layouts import stage_operands, staged_operands
+from tile.simt.layouts.dims import WARP
 from tile.simt.layouts.linear_layout import LinearLayout
-from tile.simt.ops import shared
-from tile.simt.ops.layout_inference import LayoutBuilder
+from tile.simt.ops import shared, wgmma
+from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
+from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.schedule.async_ops import LATENCIES, issue_stage
 from tile.simt.schedule.backward_slice import backward_slice
-from tile.simt.schedule.pipeline_loops.buffer_readers import read_from_buffer
+from tile.simt.schedule.pipeline_loops.buffer_readers import (
+    last_read,
+    read_from_buffer,
+    stage_readers,
+)
 from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, count_iterations, stage
@@ -62,7 +69,8 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
 
     TMA loads complete on mbarriers, other copies in commit groups. Where a wgmma need only wait for
     copies, those of later iterations are issued after it. Copies of a loop whose iterations have
-    stages of their own wait for no reader.
+    stages of their own wait for no reader. Several warpgroups that exchange nothing else release
+    stages on mbarriers, as for a producer (`_releasing_warps`): a barrier would keep them together.
     """
     loop = plan.loop
     (body,) = loop.regions
@@ -73,8 +81,10 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     tma = tuple(load for load in plan.async_loads if load.tma)
     cp_async = tuple(load for load in plan.async_loads if not load.tma)
     channels: dict[Channel, Sequence[BufferedLoad]] = {}
+    carried = in_flight is not None and bool(in_flight.loop_carried)
+    readers = 0 if carried else _releasing_warps(plan, resources)
     if tma:
-        channels[TmaChannel(build, tma)] = tma
+        channels[TmaChannel(build, tma, readers)] = tma
     if cp_async:
         channels[Channel(build, cp_async)] = cp_async
     iteration, _ = count_iterations(loop, build, point.following or body.first)
@@ -85,15 +95,43 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         if loads is cp_async:
             issued = [*indices, *issued]
         early = issue_stage(loads[0].issue, plan.stages, free=0 if plan.resident else 1)
+        if readers and isinstance(channel, TmaChannel):
+            empty = channel.wait_until_empty(top, iteration, -early)
+            schedule.add(point, Rank.WAITS, 0, [empty])
         schedule.add(point, Rank.COPIES, early, issued)
     waits = [channel.wait(top, iteration) for channel in channels]
     schedule.add(Point(), Rank.WAITS, 0, waits)
     for channel, loads in channels.items():
-        channel.replace_loads(loads, iteration)
+        stages = channel.replace_loads(loads, iteration)
+        if readers and isinstance(channel, TmaChannel):
+            read = last_read(body, chain.from_iterable(map(stage_readers, stages)))
+            channel.release(LayoutBuilder.after(read), iteration)
     _double_buffer(loop, plan.double_buffered, iteration)
     after = LayoutBuilder.after(loop)
     for channel in channels:
         channel.end(after)
+
+
+def _releasing_warps(plan: LoopPlan, resources: Resources) -> int:
+    """Return the warps that release the stages of a loop's TMA loads on mbarriers; 0 for barriers.
+
+    That is where several warpgroups read them, and threads exchange nothing else through shared
+    memory: without a barrier, one computes while the other's wgmmas run.
+    """
+    loads = plan.async_loads
+    if plan.resident or not all(load.tma and load.stages > 1 for load in loads):
+        return 0
+    dots = [reader.op for load in loads for reader in load.operands]
+    if not dots or plan.double_buffered or plan.shared_loads or plan.reloads:
+        return 0
+    wgmmas = [op for op in plan.loop.walk() if op.defn is wgmma.wgmma]
+    uses = [(op, index) for op in wgmmas for index in staged_operands(op)]
+    blocks = {*plan.loop.blocks()}
+    before = {(op, index) for op, index in uses if op.inputs[index].block not in blocks}
+    if resources.shared.is_used_in(plan.loop, before.union(plan.buffer_reads)):
+        return 0
+    warps = layout_of(dots[0].result).in_size(WARP)
+    return warps if warps > WARPGROUP_WARPS else 0
 
 
 def _clone_addresses(

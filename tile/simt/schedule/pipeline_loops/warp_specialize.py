@@ -28,7 +28,7 @@ whose addresses need a tile, or something that only the program can compute, sta
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -44,14 +44,17 @@ from tile.simt.hopper.tma_store import STRIP_COLUMNS, TmaStore, lower_loop_store
 from tile.simt.hopper.wgmma_layouts import staged_operands
 from tile.simt.layouts.dims import WARP
 from tile.simt.memory.allocate_shared import SWIZZLE_ALIGNMENT
-from tile.simt.ops import cluster, order, shared, wgmma
+from tile.simt.ops import cluster, order, wgmma
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS, warp_specialize
 from tile.simt.schedule.pipeline_loops.buffer_readers import (
     dot_operands,
+    last_read,
     nested_operands,
     operand_uses,
+    ops_in_body,
     register_operand_dots,
+    stage_readers,
 )
 from tile.simt.schedule.pipeline_loops.channels import TmaChannel
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
@@ -364,14 +367,15 @@ class Specialization:
             if self.resources.target.tuning.ordered_warpgroups and self.warps > WARPGROUP_WARPS:
                 LayoutBuilder.before(leading[0]).op(order.order_wait)
                 LayoutBuilder.after(deferred.first).op(order.order_arrive)
-        last = _in_body(body, [load.load for load in each.loads])[-1]
+        last = ops_in_body(body, [load.load for load in each.loads])[-1]
         issue = LayoutBuilder(body, last, each.loop.loc)
         issued: list[Operation] = []
         for key, group in each.groups.items():
             channel, iteration = channels[key], counts[key][each.loop]
+            issued.append(channel.wait_until_empty(issue, iteration))
             issued += channel.issue(issue, group.loads, {}, iteration)
             stages = channel.replace_loads(group.loads, iteration)
-            in_order = _in_body(body, chain.from_iterable(map(_readers, stages)))
+            in_order = ops_in_body(body, chain.from_iterable(map(stage_readers, stages)))
             readers = {*in_order}
             wait = channel.wait(LayoutBuilder.before(in_order[0]), iteration)
             if in_flight is not None and not readers.isdisjoint(leading[1:]):
@@ -468,22 +472,7 @@ def _slice_off(function: Function, ready: Operation, issued: Sequence[Operation]
 
 def _after_last(block: Block, ops: Iterable[Operation]) -> LayoutBuilder:
     """Return a builder after the last operation of a block that has one of `ops`."""
-    return LayoutBuilder.after(_in_body(block, ops)[-1])
-
-
-def _in_body(body: Block, ops: Iterable[Operation]) -> list[Operation]:
-    """Return the operations of a body that are some, or contain them, in order."""
-    within = {op.within(body) for op in ops}
-    return [op for op in body if op in within]
-
-
-def _readers(stage: Value) -> Iterator[Operation]:
-    """Yield the operations that read a subview of a buffer, through views of it."""
-    for op in stage.users:
-        if op.defn in shared.VIEWS:
-            yield from _readers(op.result)
-        else:
-            yield op
+    return LayoutBuilder.after(ops_in_body(block, ops)[-1])
 
 
 def _release_point(
@@ -496,6 +485,4 @@ def _release_point(
     if group.behind:
         assert completed is not None and completed.op is not None and completed.after
         return completed.op
-    dots = [op for op in readers if op.defn is wgmma.wgmma]
-    waits = chain.from_iterable(dot.result.users for dot in dots)
-    return _in_body(body, [*readers, *waits])[-1]
+    return last_read(body, readers)

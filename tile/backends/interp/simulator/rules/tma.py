@@ -71,13 +71,12 @@ def mbarrier_arrive_expect_tx(
 def mbarrier_wait(op: Operation, batch: ProgramBatch, bars: RunValue, iteration: RunValue) -> None:
     chunk = chunk_of(batch)
     use, parity = stage_of(batch, op, bars, iteration)
-    if chunk.acquired is None:
+    own = chunk.acquired is None
+    if own and all(user.defn is not ops.tma.mbarrier_arrive for user in op["bars"].users):
         chunk.mbarriers.wait_for_loads(use, parity)
         return
-    records = chunk.mbarriers.wait_for_program(use, parity)
-    acquired = chunk.acquired, chunk.acquired_of_peers
-    for seen, arrived in zip(acquired, records, strict=True):
-        seen[use.programs] = np.maximum(seen[use.programs], arrived)
+    records = chunk.mbarriers.wait_for_program(use, parity, own=own)
+    chunk.wait_for_arrive(use.programs, *records)
 
 
 @runs(ops.tma.mbarrier_arrive)
