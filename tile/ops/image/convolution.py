@@ -40,8 +40,8 @@ def convolve(conv: Convolution) -> None:
     if conv.filters.shape[3] == 1 and conv.groups > 1:
         moved = ahead(conv)
         depthwise(
-            *(conv.x, moved.filters, conv.bias, conv.out, moved.windows, conv.filter_step),
-            conv.function,
+            *(conv.call, conv.x, moved.filters, conv.bias, conv.out, moved.windows),
+            *(conv.filter_step, conv.function),
         )
     elif not (pixel_matmul(conv) or thin_convolution(conv)):
         moved = aligned(ahead(conv))

@@ -17,20 +17,13 @@ from typing import Any
 
 import tile
 import tile.language as tl
+from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
 from tile.ops.image.depthwise_tiles import PixelTile
+from tile.ops.image.depthwise_window import add_row, filter_row
 from tile.ops.image.images import Image
 from tile.ops.image.windows import Windows
-
-
-@tile.jit
-def filter_row(weights, step, mask, S: tl.constexpr):
-    """Return the elements of filters in a row of the window, a tile for each column."""
-    row: Any = ()
-    for s in tl.static_range(S):
-        row += (tl.load(weights + s * step, mask=mask, other=0.0),)
-    return row
 
 
 @tile.jit
@@ -51,6 +44,7 @@ def depthwise_kernel(
     step,
     apart,
     R,
+    UNROLLED: tl.constexpr,
     S: tl.constexpr,
     FLIPPED: tl.constexpr,
     STEP: tl.constexpr,
@@ -83,25 +77,21 @@ def depthwise_kernel(
     totals: Any = ()
     for _ in tl.static_range(ADJACENT):
         totals += (widen(tl.zeros((GROUPS, BLOCK), x_ptr.dtype.element_ty)),)
-    # The filters of a row of the window are loaded an iteration early.
-    following = filter_row(weights, filter_strides[2], (column < filters) & (R > 0), S)
-    for r in range(R):
-        current = following
-        weights += filter_strides[1]
-        following = filter_row(weights, filter_strides[2], (column < filters) & (r + 1 < R), S)
-        h = top + r * apart[0]
-        in_row = exists & (h >= 0) & (h < height)
-        row = origin + tl.cast(r * apart[0], tl.int64) * x_strides[1]
-        added: Any = ()
-        for j in tl.static_range(ADJACENT):
-            total = totals[j]
-            for s in tl.static_range(S):
-                right = j * STEP + s * APART
-                inside = in_row & (left + right >= 0) & (left + right < width)
-                x = widen(tl.load(row + right * x_strides[2], mask=inside, other=0.0))
-                total += x * widen(current[S - 1 - s if FLIPPED else s])
-            added += (total,)
-        totals = added
+    image = origin, x_strides, top, left, exists, height, width, apart[0]
+    options = S, FLIPPED, STEP, APART, ADJACENT
+    inside = column < filters
+    if UNROLLED is not None:
+        for r in tl.static_range(UNROLLED):
+            row = filter_row(weights + r * filter_strides[1], filter_strides[2], inside, S)
+            totals = add_row(totals, row, r, *image, *options)
+    else:
+        # The filters of a row of the window are loaded an iteration early.
+        following = filter_row(weights, filter_strides[2], inside & (R > 0), S)
+        for r in range(R):
+            row = following
+            weights += filter_strides[1]
+            following = filter_row(weights, filter_strides[2], inside & (r + 1 < R), S)
+            totals = add_row(totals, row, r, *image, *options)
     at = n * out_strides[0] + p * out_strides[1] + column.to(tl.int64) * out_strides[3]
     for j in tl.static_range(ADJACENT):
         total = totals[j]
@@ -114,6 +104,7 @@ def depthwise_kernel(
 
 
 def depthwise(
+    call: Call,
     x: Image,
     filters: Image,
     bias: Any,
@@ -136,6 +127,7 @@ def depthwise(
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
         *(count, filters.shape[0], windows.first, windows.step, windows.apart),
         R=window[0],
+        UNROLLED=window[0] if pixels.unrolled else None,
         S=window[1],
         FLIPPED=flipped,
         STEP=windows.step[1],
@@ -146,4 +138,5 @@ def depthwise(
         COLUMNS=pixels.columns,
         BLOCK=pixels.block,
         PLANES=pixels.planes,
+        **pixels.options(call.backend),
     )
