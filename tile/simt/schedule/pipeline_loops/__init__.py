@@ -96,7 +96,9 @@ def pipeline_loops(
     Descriptor blocks that wgmmas read become TMA loads, if the target has these and the kernel
     does not write to the array: `mbarrier_init` before the loop, `mbarrier_arrive_expect_tx` and
     `tma_load` in place of a commit group, `mbarrier_wait` in place of `cp_async_wait_group`, and a
-    `mbarrier_inval` after the loop.
+    `mbarrier_inval` after the loop. Several warpgroups that exchange nothing else, and leave no
+    wgmma in flight, release stages by `mbarrier_arrive`, and wait for that before these are filled
+    again. Others need a barrier there.
 
     A tile that is loaded one iteration early is stored to a multi-buffer at the end of the body,
     or stays in registers if no conversion of its layout needs shared memory:
