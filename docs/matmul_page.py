@@ -54,9 +54,11 @@ class Stage:
         head, _, body = print_module(parse_module(text)).rpartition("kernel ")
         self.layouts = dict(line.split(" = ", 1) for line in head.splitlines() if line)
         self.lines = body.splitlines()[1:-1]
-        self.start = next(n for n, line in enumerate(self.lines) if re.match(r"  %.* = for ", line))
+        self.start = next(n for n, line in enumerate(self.lines) if re.match(r" +%.* = for ", line))
+        indented = len(self.lines[self.start]) - len(self.lines[self.start].lstrip())
+        end = " " * indented + "}"
         self.end = next(
-            n for n, line in enumerate(self.lines) if n > self.start and line.startswith("  }")
+            n for n, line in enumerate(self.lines) if n > self.start and line.startswith(end)
         )
 
     @property

@@ -214,6 +214,8 @@ MMA = replace(
         MmaShape(16, 8, 16, 8),
         MmaShape(8, 8, 16, 8),
         MmaShape(16, 8, 16, 64),
+        MmaShape(16, 8, 8, 64),
+        MmaShape(16, 8, 4, 64),
         MmaShape(8, 8, 4, 64),
     ),
     mma_types=(

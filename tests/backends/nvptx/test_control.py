@@ -6,7 +6,9 @@ import re
 
 import pytest
 
+import tile
 from tests.backends.nvptx.assembling import ARCHITECTURES, accept, check, compiled
+from tests.simt.kernels import matmul
 
 LOOPS = """
 kernel @loops(%o: ptr<i32>, %l: {ty}, %u: {ty}, %s: {ty}, %c: i1) {{
@@ -110,6 +112,16 @@ def test_loops_carry_loaded_halves_in_packed_registers() -> None:
         loop = phis[1 : 1 + 4 + 8]  # behind the counter: the load, and what is computed
         assert "half" not in loop[:4]
         assert loop[4:] == ["half"] * 8
+
+
+def test_loops_carry_operands_of_mma_in_packed_registers() -> None:
+    """Those of a slice that ldmatrix loads, and the next iteration multiplies."""
+    types = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")
+    types |= dict.fromkeys("MNK", "i32:16")
+    sizes = {"BM": 64, "BN": 64, "BK": 32}
+    kernel = tile.compile(matmul, types, sizes, {"num_warps": 4}, "nvptx:sm_80")
+    assert "phi float" in kernel.asm["llvm"]
+    assert "phi half" not in kernel.asm["llvm"]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -39,6 +39,8 @@ _MMA_SHAPES: tuple[tuple[int, MmaShape, tuple[Scalar, ...]], ...] = (
     (80, MmaShape(16, 8, 16, 8), (I8, U8)),
     (80, MmaShape(16, 8, 32, 8), (I8, U8, *FP8)),
     (80, MmaShape(8, 8, 4, 64), (F64,)),
+    (90, MmaShape(16, 8, 4, 64), (F64,)),
+    (90, MmaShape(16, 8, 8, 64), (F64,)),
     (90, MmaShape(16, 8, 16, 64), (F64,)),
 )
 

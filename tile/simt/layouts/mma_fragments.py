@@ -58,6 +58,8 @@ class MmaShape(NamedTuple):
 # elements contiguous in k in one 32-bit register.
 _MMA = {
     MmaShape(8, 8, 4, 64): "| k0 k1 m0 m1 m2",
+    MmaShape(16, 8, 4, 64): "m3 | k0 k1 m0 m1 m2",
+    MmaShape(16, 8, 8, 64): "m3 k2 | k0 k1 m0 m1 m2",
     MmaShape(16, 8, 16, 64): "m3 k2 k3 | k0 k1 m0 m1 m2",
     MmaShape(16, 8, 4, 32): "m3 | k0 k1 m0 m1 m2",
     MmaShape(16, 8, 8, 32): "m3 k2 | k0 k1 m0 m1 m2",

@@ -18,7 +18,8 @@ it, and what is deferred of the last one after it, if there is an iteration at a
                                               }
 
 What deferred operations need of their own iteration is loop-carried. A stage of a multi-buffer is
-named by the count of iterations, so it is the stage before in the next one.
+named by the count of iterations, so it is the stage before in the next one. What they compute for
+the next iteration, others that follow them may use there, if they themselves do not.
 
 A *wait* needs no peeled iteration. It returns the value that it takes, complete. So it may as well
 be done in the next iteration, on the value as the loop carries it, and after the loop for the last
@@ -135,6 +136,10 @@ class DeferredOps:
             position for position, value in enumerate(self.body.yielded) if value.op in self.ops
         }
         operands = [value for op in ops for value in operands_of(op, self.body)]
+        # Those of them that only later operations of the new body need, which follow.
+        self.passed = {
+            position for position in self.own if self.body.args[1 + position] not in operands
+        }
         self.crossing = list(dict.fromkeys(filter(self._is_of_iteration, operands)))
         self._check()
 
@@ -148,7 +153,7 @@ class DeferredOps:
             if not (op.schedule is not None and op.schedule[0] == 1 and not op.regions):
                 raise PassError(f"{op.name} cannot be done in a later iteration", loc=op.loc)
         values = [value for op in self.ops for value in op.results]
-        values += [self.body.args[1 + position] for position in self.own]
+        values += [self.body.args[1 + position] for position in self.own - self.passed]
         for value in values:
             for user in {*value.users} - {*self.ops}:
                 if user is not self.body.last or value.op is None:
@@ -219,7 +224,20 @@ class DeferredOps:
         """Build the deferred operations where they run, on values of the iteration before."""
         for op in self.ops:
             copy_shifted(op, self.body, LayoutBuilder.before(anchors[op]), mapping, -1)
+        for position in self.passed:
+            self._pass_on(position, mapping[self.body.yielded[position]])
         for op in reversed(self.ops):
             for value in op.results:
                 value.replace_by(mapping[value])
             op.erase()
+
+    def _pass_on(self, position: int, value: Value) -> None:
+        """Let operations use a carried value as a deferred operation computes it in the body."""
+        arg, op = self.body.args[1 + position], value.op
+        for user in (user.within(self.body) for user in arg.users):
+            if op is not None and user.is_before(op):
+                raise PassError(
+                    f"{user.name} needs %{arg.name}, which is computed later in its iteration",
+                    loc=user.loc,
+                )
+        arg.replace_by(value)

@@ -94,7 +94,7 @@ def _is_loaded(value: Value) -> bool:
     op = value.op
     while op is not None and op.defn is ops.thread.frag_shuffle:
         op = op.inputs[0].op
-    return op is None or op.defn in (memory.load, ops.thread.shared_load)
+    return op is None or op.defn in (memory.load, ops.thread.shared_load, ops.thread.ldmatrix)
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:

@@ -258,13 +258,32 @@ def _copy_vectors(ctx: Context, op: Operation, ptr: Value, mask: Value | None) -
 def local_load_slice(ctx: Context, op: Operation) -> Sequence[Value]:
     """Load a slice: from the offsets of slice 0, XORed with those of the slice's number."""
     mem, shared = _buffer(op)
-    layout = unsliced(layout_of(op.result), op["axis"], shared.shape)
+    layout, warps = layout_of(op.result), layout_of(op.result).in_bits(WARP)
+    if ctx.target.has_ldmatrix and is_ldmatrix_element(mem.of):
+        ordered, order = in_k_steps(layout, *_k_step(op.result))
+        whole = unsliced(ordered, op["axis"], shared.shape)
+        access = ldmatrix_access(whole, shared, mem.element.storage_bits)
+        if access is not None:
+            loaded = ctx(
+                ops.thread.ldmatrix,
+                ctx.of(op.inputs[0]),
+                _of_slice(ctx, op, access.rows, warps),
+                matrices=access.matrices,
+                transposed=access.transposed,
+            )
+            return [ctx.pick(loaded, registers=inverse(order))]
+    layout = unsliced(layout, op["axis"], shared.shape)
     vectors = vectors_of(layout, shared, mem.element.storage_bits, ctx.target.banks)
-    first, numbers = _slice_layout(vectors.first, layout_of(op.result).in_bits(WARP))
+    return _load_vectors(ctx, op, vectors, _of_slice(ctx, op, vectors.first, warps))
+
+
+def _of_slice(ctx: Context, op: Operation, whole: LinearLayout, warps: int) -> Value:
+    """Return the offsets of an operation's slice, from those of all slices."""
+    first, numbers = _slice_layout(whole, warps)
     offsets = ctx.index(first)
     slice_offset = _positions(ctx, ctx.of(op["number"]), numbers)
     slice_offsets = ctx(ops.thread.frag_splat, slice_offset, count=count_of(offsets.type))
-    return _load_vectors(ctx, op, vectors, ctx(arith.xor, offsets, slice_offsets))
+    return ctx(arith.xor, offsets, slice_offsets)
 
 
 @lru_cache(maxsize=1024)

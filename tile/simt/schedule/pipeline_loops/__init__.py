@@ -10,6 +10,7 @@ buffer_readers    conversions and wgmmas that read the tiles of loads from their
 result_scales    loads of vectors that scale the results of wgmmas
 recompute_operands  operands that are computed in the layout of their dots
 reload_tiles      tiles that threads read from their buffers again behind reductions
+slice_mma         dots of mma instructions, whose last k-slice runs an iteration later
 wgmma_overlap     wgmmas in flight across iterations, and dots that run an iteration later
 warp_specialize   TMA loads in producer warps
 multicast         blocks that both programs of a cluster load
@@ -126,6 +127,14 @@ def pipeline_loops(
         %r = wgmma %a, %y, %acc                   local_store %stage, %y
         %s = wgmma_wait %r {pending = 0}          %r = wgmma %a, %stage, %acc
                                                   %s = wgmma_wait %r {pending = 1}
+
+    Instructions of a warp, mma, take operands from registers. A dot by these is done one k-slice
+    after the other, registers permitting, and the last slice in the next iteration, while the
+    operands of the first one are loaded (`slice_mma`):
+
+        %a = local_load %s                        %d = mma_dot %a0, %b0, %c
+        %b = local_load %t                        %e = mma_dot %a1, %b1, %d {schedule = (1, 1)}
+        %e = mma_dot %a, %b, %c                   yield %e
 
     `warp_specialize` decides for the loops that do not say whether producer warps issue their TMA
     loads; None stands for what is likely to be faster. With 2 `num_ctas`, these multicast blocks

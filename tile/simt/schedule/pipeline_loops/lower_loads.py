@@ -30,6 +30,7 @@ from tile.simt.schedule.pipeline_loops.channels import Channel, TmaChannel
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad, count_iterations, stage
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan
+from tile.simt.schedule.pipeline_loops.slice_mma import defer_last_slice
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, schedule_in_flight
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.shared_memory import OperandUse
@@ -71,6 +72,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     copies, those of later iterations are issued after it. Copies of a loop whose iterations have
     stages of their own wait for no reader. Several warpgroups that exchange nothing else release
     stages on mbarriers, as for a producer (`_releasing_warps`): a barrier would keep them together.
+    `defer_last_slice` says where loops of dots by mma have their copies issued.
     """
     loop = plan.loop
     (body,) = loop.regions
@@ -90,6 +92,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     iteration, _ = count_iterations(loop, build, point.following or body.first)
     top = LayoutBuilder(body, body.first, loop.loc)
     addresses, indices = _clone_addresses(plan, top)
+    copies: list[tuple[int, list[Operation]]] = []
     for channel, loads in channels.items():
         issued = channel.issue(top, loads, addresses, iteration)
         if loads is cp_async:
@@ -98,7 +101,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         if readers and isinstance(channel, TmaChannel):
             empty = channel.wait_until_empty(top, iteration, -early)
             schedule.add(point, Rank.WAITS, 0, [empty])
-        schedule.add(point, Rank.COPIES, early, issued)
+        copies.append((early, issued))
     waits = [channel.wait(top, iteration) for channel in channels]
     schedule.add(Point(), Rank.WAITS, 0, waits)
     for channel, loads in channels.items():
@@ -107,6 +110,10 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
             read = last_read(body, chain.from_iterable(map(stage_readers, stages)))
             channel.release(LayoutBuilder.after(read), iteration)
     _double_buffer(loop, plan.double_buffered, iteration)
+    if in_flight is None and not plan.resident and not readers:
+        point = defer_last_slice(loop, schedule, resources) or point
+    for early, issued in copies:
+        schedule.add(point, Rank.COPIES, early, issued)
     after = LayoutBuilder.after(loop)
     for channel in channels:
         channel.end(after)
