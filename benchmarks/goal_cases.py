@@ -398,7 +398,7 @@ def makers() -> Iterator[tuple[str, str, Maker]]:
         yield f"tf32 {n} cubed, B by rows", ".90", case
     single = ((128, 128, 32, 8, 2), (128, 128, 32, 8, 3), (128, 64, 16, 4, 4))
     yield "f32 ieee 4096 cubed", ".90", functools.partial(of_words, 4096, f32, "ieee", single)
-    double = ((64, 64, 16, 2, 3), (64, 64, 16, 4, 4), (128, 64, 16, 4, 3), (128, 128, 16, 8, 3))
+    double = ((64, 64, 16, 4, 4), (128, 64, 16, 4, 3), (128, 128, 16, 8, 4), (64, 64, 16, 2, 3))
     yield "f64 4096 cubed", ".95", functools.partial(of_words, 4096, f64, "ieee", double)
     for n in (4096, 8192):
         yield f"fp8 {n} cubed, fast", "1.00", functools.partial(fp8, n, None)

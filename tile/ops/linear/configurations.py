@@ -86,9 +86,12 @@ DOUBLE = Table(
     PORTABLE,
     {
         "nvptx": {
-            (1024, ANY, ANY): tiles(64, 64, 16, stages=4),
-            (ANY, 1024, ANY): tiles(64, 64, 16, stages=4),
-            (ANY, ANY, ANY): tiles(64, 64, 16, warps=2),
+            (512, 512, ANY): tiles(32, 32, 64),
+            (768, 768, ANY): tiles(32, 32, 32, stages=4),
+            (1536, 1536, ANY): tiles(32, 64, 16, warps=2, stages=4),
+            (256, ANY, ANY): tiles(32, 64, 16, warps=2, stages=4),
+            (ANY, 256, ANY): tiles(32, 64, 16, warps=2, stages=4),
+            (ANY, ANY, ANY): tiles(128, 64, 16, stages=4),
         }
     },
 )
