@@ -10,7 +10,8 @@ import tile
 import tile.ops
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
-from tile.ops.linear import int4_rows
+from tile.ops.linear import int4_expanded, int4_rows
+from tile.ops.linear.configurations import PROGRAMS
 from tile.ops.linear.int4_expanded import EXPANDED_BYTES
 from tile.ops.linear.int4_matmul import EXPANDED_ROWS, REGISTER_ROWS
 
@@ -57,6 +58,34 @@ def test_many_rows_expand_weights_first(
     expected = reference_of(tile.ops.int4_matmul)(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
     assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
+
+
+@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+def test_columns_of_tiles_are_balanced(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles have any columns; the last part has fewer tiles, or fewer columns."""
+    monkeypatch.setitem(EXPANDED_ROWS, "interp", 100)
+    monkeypatch.setitem(EXPANDED_BYTES, "interp", 80 * 256 * 2)
+    monkeypatch.setitem(PROGRAMS, "interp", 4)
+    monkeypatch.setattr(int4_expanded, "TIMES", {64: 1.0, 40: 1.0})
+    random = np.random.default_rng(0)
+    weights = random.standard_normal((150, 256)).astype(np.float16) / 64
+    a = random.standard_normal((130, 256)).astype(np.float16)
+    with tile.backend(backend):
+        packed, scales = tile.ops.pack_int4(weights, 128)
+        tile.ops.int4_matmul.plans.clear()
+        result = tile.ops.int4_matmul(a, packed, scales).astype(np.float64)
+        tile.ops.int4_matmul.plans.clear()
+    expected = reference_of(tile.ops.int4_matmul)(a, packed, scales)
+    assert np.linalg.norm(result - expected) < 1e-3 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "columns"),
+    [(768, 8192, 192), (1024, 8192, 256), (2000, 11008, 232), (2048, 14336, 256)],
+)
+def test_columns_of_an_h200(m: int, n: int, columns: int) -> None:
+    across = 132 // tile.cdiv(m, 128)
+    assert int4_expanded.balanced_columns(n, across) == columns
 
 
 @pytest.mark.parametrize(("rows", "limit"), [(3, 2**31), (3, 1), (40, 2**31), (130, 2**31)])

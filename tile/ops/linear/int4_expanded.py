@@ -13,7 +13,8 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import Call, Operand
 from tile.ops.core.call_plans import launch
-from tile.ops.linear.configurations import PROGRAMS, tiles_of
+from tile.ops.linear.balanced_tiles import COLUMNS, INNER, ROWS
+from tile.ops.linear.configurations import PROGRAMS, tiles, tiles_of
 from tile.ops.linear.int4_loop import multiply_and_expand
 from tile.ops.linear.int4_weights import SHIFT, expand_int4
 from tile.ops.linear.matmul_tiles import multiply_tiles, store_tile, tile_position
@@ -22,6 +23,10 @@ from tile.ops.linear.strided import INT32_LIMIT
 # Bytes of these weights that are expanded at a time, by backend: 8192 x 8192 with 2048 rows took
 # 402 us so on an H200, and 415 us as a whole (2026-11-26).
 EXPANDED_BYTES = {"nvptx": 2**25}
+# By columns of a tile of 128 rows, its time for each of them, relative to that of 256; and that of
+# expanding the weights of a column, which takes 5 us for 1024 of 8192 weights.
+TIMES = {**COLUMNS, 232: 1.03, 240: 1.03, 248: 1.03}
+EXPANSION = 0.0136
 # 377 us with four stages, 396 with three, and as separate kernels with either (2026-11-30).
 STAGES = {"nvptx": 4}
 
@@ -81,9 +86,26 @@ def parts_of(call: Call, a: Operand, n: int) -> tuple[int, dict[str, Any]]:
     size = k * a.dtype.itemsize
     limit = max(1, EXPANDED_BYTES.get(call.backend, n * size) // size)
     config = dict(tiles_of(call.backend, a.dtype, m, min(n, limit), k))
-    tiles = max(1, PROGRAMS.get(call.backend, 1) // tile.cdiv(m, config["BLOCK_M"]))
-    once = tiles * config["BLOCK_N"]
-    return n if limit >= n else min(n, max(1, limit // once) * once), config
+    if limit >= n:
+        return n, config
+    if call.backend in PROGRAMS:
+        across = max(1, PROGRAMS[call.backend] // tile.cdiv(m, ROWS))
+        config = tiles(ROWS, balanced_columns(n, across), INNER, warps=8)
+    across = max(1, PROGRAMS.get(call.backend, 1) // tile.cdiv(m, config["BLOCK_M"]))
+    once = across * config["BLOCK_N"]
+    return min(n, max(1, limit // once) * once), config
+
+
+def balanced_columns(n: int, across: int) -> int:
+    """Return the columns of tiles of which `across` are multiplied at a time, for the least time.
+
+    That is the time of all tiles, one after the other, and of the weights that are expanded first.
+    """
+
+    def cost(columns: int) -> float:
+        return columns * (tile.cdiv(n, across * columns) * TIMES[columns] + EXPANSION * across)
+
+    return min(TIMES, key=cost)
 
 
 def matmul_by_expansion(
