@@ -17,9 +17,16 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.long_row_norms import blocks_of, long_row_norm_kernel
+from tile.ops.rowwise.row_sums import SAMPLE, add_2, sample_mean, variance_of
 
 LONGEST = 65536  # elements of a row: 64 for each of 32 warps' 1024 threads
 ELEMENTS = 2048  # of a tile of short rows
+# Of layer norm of rows of these lengths: 4096 x 1024 takes 6.2 us, by 2048 elements 6.9; 8192 x 512
+# 5.9 and 6.5 (H200, float16, 2026-11-30).
+SHORT = range(257, 1025)
+SHORT_ELEMENTS = 4096
+SHORT_WARPS = Table({(ANY,): {}}, {"nvptx": {(ANY,): {"num_warps": 4}}})
+SAMPLED = 4097  # elements of rows of 16 bits at least: 8192 x 16384 takes 132 us, without 137
 # By the elements of a tile. H200, float16, 4096 rows, 2026-11-29.
 WARPS = Table(
     {(ANY,): {}},
@@ -49,6 +56,16 @@ def normalized(x, inside, length, CENTERED: tl.constexpr, EPS: tl.constexpr):
 
 
 @tile.jit
+def normalized_at_once(x, origin, length, EPS: tl.constexpr):
+    """Return the same of rows without a mask, by one exchange: origin is near the mean."""
+    x -= origin
+    apart, square = tl.reduce((x, x * x), 1, add_2, keep_dims=True)
+    apart /= length
+    rstd = 1.0 / tl.sqrt(variance_of(square / length, apart) + EPS)
+    return x * rstd - apart * rstd, origin + apart, rstd
+
+
+@tile.jit
 def row_norm_kernel(
     x_ptr,
     weight_ptr,
@@ -62,21 +79,28 @@ def row_norm_kernel(
     length,
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
+    SAMPLE: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    """SAMPLE: of rows of BLOCK elements, for one exchange of sums (row_sums.py), or 0."""
     row, exists = rows_of(rows, ROWS)
     column = tl.arange(0, BLOCK)[None, :]
-    inside = exists & (column < length)
+    in_row = column < (BLOCK if SAMPLE else length)
+    inside = exists & in_row
     x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
     if not CENTERED:  # its latency is that of x
-        weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
-    normal, mean, rstd = normalized(x, inside, length, CENTERED, EPS)
+        weight = tl.load(weight_ptr + column, mask=in_row, other=0.0)
+    if SAMPLE:
+        origin = sample_mean(x_ptr, row, x_stride, exists, length, SAMPLE)
+        normal, mean, rstd = normalized_at_once(x, origin, length, EPS)
+    else:
+        normal, mean, rstd = normalized(x, inside, length, CENTERED, EPS)
     if CENTERED:  # 64 registers instead of 76 for 16384 elements: two programs are resident
-        weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
+        weight = tl.load(weight_ptr + column, mask=in_row, other=0.0)
     y = normal * weight
     if bias_ptr is not None:
-        y += tl.load(bias_ptr + column, mask=column < length, other=0.0)
+        y += tl.load(bias_ptr + column, mask=in_row, other=0.0)
     tl.store(y_ptr + row * y_stride + column, y, mask=inside)
     if mean_ptr is not None:
         tl.store(mean_ptr + row, mean, mask=exists)
@@ -127,7 +151,11 @@ def row_norm(
                 *arguments, length, **constants, **blocks
             )
         else:
-            shape = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
+            is_short = centered and length in SHORT
+            tiles = (SHORT_ELEMENTS, SHORT_WARPS) if is_short else (ELEMENTS, WARPS)
+            shape = row_tile(call.backend, rows, LONGEST, *tiles)
+            is_sampled = centered and source.dtype.itemsize == 2 and length >= SAMPLED
+            constants["SAMPLE"] = SAMPLE if is_sampled and length == shape["BLOCK"] else 0
             launch(row_norm_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
                 *arguments, rows.count, length, **constants, **shape
             )

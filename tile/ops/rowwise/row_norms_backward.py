@@ -20,26 +20,34 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.few_rows_backward import few_rows_backward
-from tile.ops.rowwise.row_norms import ELEMENTS, LONGEST, require_block
+from tile.ops.rowwise.row_norms import LONGEST, require_block
+from tile.ops.rowwise.row_sums import SAMPLE, gradient_sums
 
-# By the elements of a tile: 16 for each thread. H200, 2026-11-29.
+# Of a tile of short rows, if each program has FEWEST_TILES of those: the gradient of layer norm of
+# 16384 x 2048 takes 55 us, by 2048 elements 67, but that of 1000 x 2048 9.6 and 8.3.
+ELEMENTS = 4096
+FEWEST_TILES = 4
+# By the elements of a tile: 16 for each thread, but 32 of 16384. H200, 2026-11-30.
 WARPS = Table(
     {(ANY,): {}},
     {
         "nvptx": {
             (2048,): {"num_warps": 4},
-            (4096,): {"num_warps": 8},
+            (4096,): {"num_warps": 8, "maxnreg": 128},  # two programs on a multiprocessor
             (16384,): {"num_warps": 16},
             (ANY,): {"num_warps": 32},
         }
     },
 )
+# Elements of rows of layer norm whose statistics are computed by a sample, if they have 16 bits:
+# 8192 x 8192 107 us, without 114; of 8192 x 16384 240 and 217 (H200, 2026-11-30).
+SAMPLED = 8192
+# Rows of RMS norm that are loaded two iterations early, given rstd: 8192 x 16384 197 us, one 209.
+# If rstd is computed, two are slower, 213 and 210 (H200, 2026-11-30).
+DEEP = range(8193, 16385)
 FEW = 264  # rows that programs share, if statistics are given
 # Programs of the backward pass, by the elements of a tile: as many as an H200 runs at a time.
 PROGRAMS = Table({(4096,): {"programs": 264}, (ANY,): {"programs": 132}}, {})
-# Elements of a tile of layer norm whose sums are exchanged one after the other: at once, registers
-# spill. 4096 x 4096 takes 38.5 us, 46.5 at once, but 4096 x 8192 108 and 65 (H200, 2026-11-30).
-APART = 4096
 
 
 @tile.jit
@@ -59,55 +67,53 @@ def row_norm_backward_kernel(
     length,
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
-    TOGETHER: tl.constexpr,
+    SAMPLE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    STAGES: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    """WHOLE: rows have BLOCK elements. SAMPLE: of a row, for one exchange (row_sums.py), or 0."""
     part = tl.program_id(0)
     column = tl.arange(0, BLOCK)[None, :]
-    weight = tl.load(weight_ptr + column, mask=column < length, other=0.0)
+    in_row = column < (BLOCK if WHOLE else length)
+    weight = tl.load(weight_ptr + column, mask=in_row, other=0.0)
     dweight = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
     dbias = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
     step = tl.num_programs(0) * ROWS
+    share = 1.0 / tl.full((1, 1), length, dweight.dtype)
     # The next rows are loaded while sums of these are waited for.
-    for start in tl.range(part * ROWS, rows, step, num_stages=2):
+    for start in tl.range(part * ROWS, rows, step, num_stages=STAGES):
         row = start.to(tl.int64) + tl.arange(0, ROWS)[:, None]
         exists = row < rows
-        inside = exists & (column < length)
+        inside = exists & in_row
         x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
         dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
-        if CENTERED:
-            if mean_ptr is not None:
-                x -= tl.load(mean_ptr + row, mask=exists, other=0.0)
-            else:
-                x = tl.where(inside, x - tl.sum(x, axis=1, keep_dims=True) / length, 0.0)
         direct = dy * weight
-        if TOGETHER:  # sums that do not depend on each other are exchanged at once
-            by_x = tl.sum(direct * x, axis=1, keep_dims=True)
-            if CENTERED:
-                by_one = tl.sum(direct, axis=1, keep_dims=True) / length
-        if rstd_ptr is not None:
-            rstd = tl.load(rstd_ptr + row, mask=exists, other=0.0)
-        else:
-            rstd = 1.0 / tl.sqrt(tl.sum(x * x, axis=1, keep_dims=True) / length + EPS)
-        normal = x * rstd
-        if TOGETHER:
-            by_normal = by_x * rstd / length
-        else:
-            by_normal = tl.sum(direct * normal, axis=1, keep_dims=True) / length
-            if CENTERED:
-                by_one = tl.sum(direct, axis=1, keep_dims=True) / length
+        distance, rstd, by_x, by_one = gradient_sums(
+            *(x_ptr, mean_ptr, rstd_ptr, x, direct, row, x_stride, exists, inside),
+            length,
+            share,
+            CENTERED,
+            EPS,
+            SAMPLE,
+            WHOLE,
+        )
         # x contributes through the variance of its row, too, and through its mean.
+        slope = -by_x * share * rstd * rstd
         if CENTERED:
-            direct -= by_one
+            dweight += dy * (distance * rstd)
             dbias += dy
-        dx = direct - normal * by_normal
-        tl.store(dx_ptr + row * dx_stride + column, dx * rstd, mask=inside)
-        dweight += dy * normal
+            dx = (direct - by_one * share + distance * slope) * rstd
+        else:
+            scaled = dy * rstd
+            dweight += scaled * x
+            dx = scaled * weight + x * (slope * rstd)
+        tl.store(dx_ptr + row * dx_stride + column, dx, mask=inside)
     at = part.to(tl.int64) * length + column
-    tl.store(dweight_parts_ptr + at, tl.sum(dweight, 0, keep_dims=True), mask=column < length)
+    tl.store(dweight_parts_ptr + at, tl.sum(dweight, 0, keep_dims=True), mask=in_row)
     if CENTERED:
-        tl.store(dbias_parts_ptr + at, tl.sum(dbias, 0, keep_dims=True), mask=column < length)
+        tl.store(dbias_parts_ptr + at, tl.sum(dbias, 0, keep_dims=True), mask=in_row)
 
 
 def row_norm_backward(
@@ -140,10 +146,14 @@ def row_norm_backward(
         arrays = (dy, x, weight, statistics.get("mean"), statistics["rstd"])
         few_rows_backward(call, arrays, rows, dy_rows.stride, dx, kind, sums)
         return (dx.value, *(each.value for each in sums))
-    tiles = row_tile(call.backend, rows, LONGEST, ELEMENTS, WARPS)
+    is_small = rows.count * length < FEWEST_TILES * FEW * ELEMENTS
+    elements = ELEMENTS // 2 if is_small else ELEMENTS
+    tiles = row_tile(call.backend, rows, LONGEST, elements, WARPS)
     most = int(PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"])
     programs = min(most, tile.cdiv(rows.count, tiles["ROWS"]))
     parts = [call.new((programs, length), kind) for _ in range(count)]
+    is_sampled = source.dtype.itemsize == 2 and ELEMENTS < length <= SAMPLED
+    is_deep = statistics["rstd"] is not None and not centered and length in DEEP
     if rows.count and length:
         launch(row_norm_backward_kernel, (programs,), dependent=True)(
             *(dy, x, weight, statistics.get("mean"), statistics["rstd"]),
@@ -151,7 +161,9 @@ def row_norm_backward(
             *(dy_rows.stride, rows.stride, length, rows.count, length),
             CENTERED=centered,
             EPS=eps,
-            TOGETHER=not centered or tiles["ROWS"] * tiles["BLOCK"] > APART,
+            SAMPLE=SAMPLE if is_sampled else 0,
+            WHOLE=length == tiles["BLOCK"],
+            STAGES=3 if is_deep else 2,
             **tiles,
         )
     if length:
