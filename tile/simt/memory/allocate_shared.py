@@ -235,6 +235,9 @@ def _live(alloc: Operation, numbers: Numbers) -> Buffer:
         last = max(last, end)
         if op.defn is ops.shared.local_cp_async and end >= (copy or 0):
             copy = end
+        if op.defn is ops.wgmma.wgmma:
+            start, end = _until_complete(op, numbers)
+            first, last = min(first, start), max(last, end)
     start = numbers.starts[alloc] if first is None else first
     if copy is not None:
         start, end = _until_waited(alloc, start, copy, numbers)
@@ -253,21 +256,39 @@ def _accesses(mem: Value) -> Iterator[Operation]:
             yield op
 
 
-_WAIT = ops.wgmma.wgmma_wait
-
-
 def _span(op: Operation, alloc: Operation, numbers: Numbers) -> tuple[int, int]:
     """Return the span of an access: the outermost loop around it that the buffer is older than."""
     start, end = numbers.starts[op], numbers.ends[op]
-    if op.defn is ops.wgmma.wgmma:  # it reads its operands until it is waited for
-        waits = [wait for wait in op.result.users if wait.block is op.block]
-        end = max([end, *[numbers.ends[wait] for wait in waits if wait.defn is _WAIT]])
     for outer in op.ancestors():
         if outer is alloc.parent:
             break
         if outer.has_trait(Trait.LOOP):
             start, end = numbers.starts[outer], numbers.ends[outer]
     return start, end
+
+
+def _until_complete(wgmma: Operation, numbers: Numbers) -> tuple[int, int]:
+    """Return the span in which a wgmma reads its operands: to a certain wait that completes it.
+
+    As for copies, that is one of its block or of a block around it. If it is in flight at the end
+    of a loop's body, the next iteration begins with it in flight.
+    """
+    block: Block | None = wgmma.block
+    start, issued = numbers.starts[wgmma], numbers.ends[wgmma]
+    while block is not None:
+        younger = 0
+        for op in _behind(block, issued, numbers):
+            if op.defn is ops.wgmma.wgmma:
+                younger += 1
+            elif op.defn is ops.wgmma.wgmma_wait and op["pending"] <= younger:
+                return start, numbers.ends[op]
+        outer = block.parent
+        if outer is None:
+            break
+        if outer.has_trait(Trait.LOOP):
+            start = min(start, numbers.starts[outer])
+        issued, block = numbers.ends[outer], outer.block
+    return start, numbers.last
 
 
 def _until_waited(alloc: Operation, start: int, copied: int, numbers: Numbers) -> tuple[int, int]:
@@ -292,18 +313,24 @@ def _until_waited(alloc: Operation, start: int, copied: int, numbers: Numbers) -
 
 def _wait_behind(block: Block, copied: int, numbers: Numbers) -> Operation | None:
     """Return the first wait in a block that certainly covers a copy that started at `copied`."""
-    op = block.last
-    behind: list[Operation] = []
-    while op is not None and numbers.starts[op] > copied:
-        behind.append(op)
-        op = op.prev
-    groups = _closed(op) if op is not None else 0
-    for op in reversed(behind):
+    behind = _behind(block, copied, numbers)
+    before = behind[0].prev if behind else block.last
+    groups = _closed(before) if before is not None else 0
+    for op in behind:
         if op.defn is ops.shared.cp_async_commit_group:
             groups += 1
         elif op.defn is ops.shared.cp_async_wait_group and groups > op["pending"]:
             return op
     return None
+
+
+def _behind(block: Block, number: int, numbers: Numbers) -> list[Operation]:
+    """Return the operations of a block that start behind a number."""
+    op, behind = block.last, list[Operation]()
+    while op is not None and numbers.starts[op] > number:
+        behind.append(op)
+        op = op.prev
+    return behind[::-1]
 
 
 def _closed(op: Operation) -> int:
