@@ -84,8 +84,12 @@ def test_loops_carry_bytes_in_packed_registers() -> None:
         assert phis and "i8" not in phis
 
 
-def test_loops_carry_loaded_halves_in_packed_registers() -> None:
-    """A phi for each would unpack them, and so wait for the load, in the iteration before."""
+@pytest.mark.parametrize("vector", [8, 1])
+def test_loops_carry_loaded_halves_as_loads_have_them(vector: int) -> None:
+    """A phi for each of a vector would unpack them, and so wait for the load, an iteration early.
+
+    To pack elements that were loaded one by one would wait for them.
+    """
     text = """
     kernel @ahead(%p: ptr<f16>, %o: ptr<f16>, %n: i32) {
       %zero = const {value = 0} : i32
@@ -104,14 +108,15 @@ def test_loops_carry_loaded_halves_in_packed_registers() -> None:
       store %to, %sum
       return
     }
-    """
+    """.replace("vector = 8", f"vector = {vector}")
     for arch in ARCHITECTURES:
         emitted, ptx = compiled(text, arch)
         accept(ptx, arch)
         phis = re.findall(r"= phi ([^\[]+) \[", emitted.text)
-        loop = phis[1 : 1 + 4 + 8]  # behind the counter: the load, and what is computed
-        assert "half" not in loop[:4]
-        assert loop[4:] == ["half"] * 8
+        carried = 4 if vector > 1 else 8
+        loop = phis[1 : 1 + carried + 8]  # behind the counter: the load, and what is computed
+        assert ("half" in loop[:carried]) == (vector == 1)
+        assert loop[carried:] == ["half"] * 8
 
 
 def test_loops_carry_operands_of_mma_in_packed_registers() -> None:

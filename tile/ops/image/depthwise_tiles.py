@@ -16,13 +16,14 @@ from tile.ops.image.windows import Windows
 CHANNELS = 256  # of a program's tile at most, where they are contiguous
 ADJACENT, COLUMNS = 4, 2  # pixels of a group, groups in a row of a tile
 FEW = 9  # elements of a window of few
-# Elements of a tile of such windows that move by several pixels and have more than half as many
-# channels as above.
+# Elements of a tile of such windows that have more than half as many channels as above. H200,
+# float16, 2026-11-30: tiles of 2048 take 37.9 us for 32 x 256 channels of 56 x 56 and 3 x 3,
+# those of 1024 42.3; but 28.0 for 256 of 28 x 28 and windows of 5 x 5 (24.4).
 LARGE = 2 * ELEMENTS
-# Such windows that move by one pixel are unrolled, which takes 28 % fewer instructions. Elements of
-# their tiles, pixels of a group, groups in a row. H200, float16, 3 x 3, 2026-11-30, in brackets row
-# by row: 32 x 64 channels of 112 x 112 37.7 us (45.1), 128 of 56 x 56 20.9 (24.7), 256 of 28 x 28
-# 14.2 (15.2), 512 of 14 x 14 8.0 (10.0). Windows of 5 x 5 29.2 (26.3).
+# Others that move by one pixel are unrolled, which takes 28 % fewer instructions. Elements of
+# their tiles, pixels of a group, groups in a row. H200, float16, 3 x 3, 2026-11-30, in brackets
+# row by row: 32 x 64 channels of 112 x 112 37.7 us (45.1), 128 of 56 x 56 20.9 (24.7); but 256 of
+# 56 x 56 48, and windows of 5 x 5 29.2 (26.3).
 UNROLLED_ELEMENTS, UNROLLED_ADJACENT, UNROLLED_COLUMNS = 512, 8, 1
 UNROLLED = Table({(ANY,): {}}, {"nvptx": {(ANY,): {"maxnreg": 128}}})  # four programs
 
@@ -57,13 +58,14 @@ class PixelTile:
     def of(cls, image: Image, windows: Windows, height: int, width: int) -> PixelTile:
         """Return a program's tile of a result of this height and width."""
         few, planes = windows.count[0] * windows.count[1] <= FEW, image.strides[3] != 1
-        unrolled = few and not planes and windows.step[1] == 1
+        many = image.shape[3] > CHANNELS // 2
+        unrolled = few and not planes and not many and windows.step[1] == 1
         if unrolled:
             adjacent, columns = UNROLLED_ADJACENT, UNROLLED_COLUMNS
             _, groups, block = groups_of(image, UNROLLED_ELEMENTS, CHANNELS)
         else:
-            large = few and image.shape[3] > CHANNELS // 2
-            adjacent, groups, block = groups_of(image, LARGE if large else ELEMENTS, CHANNELS)
+            elements = LARGE if few and many else ELEMENTS
+            adjacent, groups, block = groups_of(image, elements, CHANNELS)
             columns = groups if planes else COLUMNS
         columns = min(columns, tile.next_power_of_2(tile.cdiv(width, adjacent)))
         rows = min(groups // columns, tile.next_power_of_2(height))

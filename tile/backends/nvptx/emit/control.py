@@ -90,11 +90,16 @@ def _fills(value: Value, widths: Sequence[int]) -> bool:
 
 
 def _is_loaded(value: Value) -> bool:
-    """Return True if a value is as a load or an earlier iteration has it, perhaps reordered."""
+    """Return True if a value is as an earlier iteration or a load has it, perhaps reordered.
+
+    Elements that are loaded one by one have registers of their own: packing would wait for them.
+    """
     op = value.op
     while op is not None and op.defn is ops.thread.frag_shuffle:
         op = op.inputs[0].op
-    return op is None or op.defn in (memory.load, ops.thread.shared_load, ops.thread.ldmatrix)
+    if op is None or op.defn is ops.thread.ldmatrix:
+        return True
+    return op.defn in (memory.load, ops.thread.shared_load) and op["vector"] > 1
 
 
 def for_(builder: FunctionBuilder, op: Operation) -> None:
