@@ -53,8 +53,12 @@ def of(module: Module, defn: Any) -> list[Operation]:
 
 
 def outer_loop(module: Module) -> Operation:
-    """The loop over the inner axis; dots may have loops of their own in it."""
-    (loop,) = [op for op in of(module, control.for_) if op.parent is None]
+    """The loop over the inner axis; dots may have loops of their own in it.
+
+    Where one leaves a slice of its dots to the next, it runs if there is an iteration.
+    """
+    loops = of(module, control.for_)
+    (loop,) = [op for op in loops if not any(outer in loops for outer in op.ancestors())]
     return loop
 
 

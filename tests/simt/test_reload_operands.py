@@ -46,8 +46,8 @@ def test_the_result_is_the_same(target: SimtTarget, rounds: int) -> None:
     lowered = module()
     lower(lowered, target, num_warps=4, num_stages=3)
     (loop,) = [op for op in lowered.walk() if op.name == "for"]
-    reads = [op for op in loop.walk() if op.defn is ops.thread.ldmatrix]
-    assert len(reads) == (1 if target is MMA else 2)
+    read = {op["mem"] for op in loop.walk() if op.defn is ops.thread.ldmatrix}
+    assert len(read) == (1 if target is MMA else 2)
     random = np.random.default_rng(0)
     x = random.integers(-4, 5, SHAPE).astype(np.float16)
     y = random.integers(-4, 5, (5, *SHAPE)).astype(np.float16)

@@ -35,9 +35,8 @@ def keeps_channels_last(*names: str) -> Callable[[Callable[P, R]], Callable[P, R
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("layout") != "NCHW":
-                return op(*args, **kwargs)
-            if not _is_channels_last(args[0] if args else kwargs.get(names[0])):
+            layout, image = kwargs.get("layout"), args[0] if args else kwargs.get(names[0])
+            if type(layout) is not str or layout != "NCHW" or not _is_channels_last(image):
                 return op(*args, **kwargs)
             passed = [_view(x, TO_NHWC) if i in positions else x for i, x in enumerate(args)]
             named = {**kwargs, "layout": "NHWC"}
