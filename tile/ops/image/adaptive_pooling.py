@@ -41,8 +41,8 @@ def adaptive_max_pool2d(
     """Return the maxima of `size` windows, batch x P x Q x channels, in the type of `x`.
 
     x: batch x height x width x channels, of any strides; with the layout "NCHW", channels are the
-    second axis. size: P and Q, or both. indices: return also the index of each maximum, row * width
-    + column, int32.
+    second axis, and a result is in PyTorch's memory format `channels_last` if x is. size: P and Q,
+    or both. indices: return also the index of each maximum, row * width + column, int32.
     """
     return _pool(Call("adaptive_max_pool2d"), False, x, size, indices, layout, out)
 

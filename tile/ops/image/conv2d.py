@@ -83,8 +83,9 @@ def conv2d(
 
     x: batch x height x width x channels; filters: filters x R x S x channels of a group, of its
     type; the result is batch x P x Q x filters. With the layout "NCHW", channels are the second
-    axis of all three. Strides are any. bias: one element for each filter. stride, padding,
-    dilation: of height and width, or of both. activation, precision: as in `matmul`.
+    axis of all three. Strides are any; an image in PyTorch's memory format `channels_last` has such
+    a result. bias: one element for each filter. stride, padding, dilation: of height and width, or
+    of both. activation, precision: as in `matmul`.
     """
     call = Call("conv2d")
     operand, image, weights = image_and_filters(call, ("x", x), filters, layout)

@@ -46,8 +46,9 @@ def max_pool2d(
     """Return the maxima of windows, batch x P x Q x channels, in the type of `x`.
 
     x: batch x height x width x channels, of any strides; with the layout "NCHW", channels are the
-    second axis. window, stride, padding: of height and width, or of both; the padding is at most
-    half of the window. indices: return also the index of each maximum, row * width + column, int32.
+    second axis, and a result is in PyTorch's memory format `channels_last` if x is. window, stride,
+    padding: of height and width, or of both; the padding is at most half of the window. indices:
+    return also the index of each maximum, row * width + column, int32.
     """
     call = Call("max_pool2d")
     operand = call.array("x", x, rank=4)

@@ -114,8 +114,9 @@ def resize_bilinear(
     """Return an image of the given height and width, interpolated, in the type of `x`.
 
     x: batch x height x width x channels, of any strides; with the layout "NCHW", channels are the
-    second axis. size: of the result. align_corners: the pixels of corners have equal values in both
-    images; otherwise their outer edges lie on each other.
+    second axis, and a result is in PyTorch's memory format `channels_last` if x is. size: of the
+    result. align_corners: the pixels of corners have equal values in both images; otherwise their
+    outer edges lie on each other.
     """
     call = Call("resize_bilinear")
     kernels = resize_kernel, resize_planes_kernel
