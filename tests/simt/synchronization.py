@@ -6,8 +6,10 @@ python -m tests.simt.synchronization
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import pytest
 
 from tests.simt.kernels import KERNELS, Kernel
 from tile.backends.interp.simulator.thread_kernel import run_threads
@@ -60,6 +62,23 @@ def without_each(module: Module) -> Iterator[tuple[Operation, Module]]:
             value.replace_by(removed.inputs[0])
         removed.erase()
         yield removed, broken
+
+
+def assert_each_is_needed(
+    module: Module,
+    target: SimtTarget,
+    warps: int,
+    kernel: Kernel,
+    faults: Mapping[object, tuple[type[ExecutionError], ...]],
+) -> None:
+    """Remove each operation that `faults` has, and expect one of its errors, at a location."""
+    for index in range(sum(op.defn in faults for op in module.walk())):
+        broken = module.clone()
+        removed = [op for op in broken.walk() if op.defn in faults][index]
+        removed.erase()
+        with pytest.raises(faults[removed.defn]) as raised:
+            run_threads(broken, target, warps, kernel.grid, kernel.arguments())
+        assert raised.value.loc is not None
 
 
 def reported(kernel: Kernel, target: SimtTarget, warps: int, stages: int) -> tuple[int, int, int]:

@@ -10,14 +10,11 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import Kernel, numbers
-from tests.simt.synchronization import lowered
+from tests.simt.synchronization import assert_each_is_needed, lowered
+from tests.simt.test_warp_specialize import FAULTS
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import (
-    CopyInFlightError,
-    ExecutionError,
-    MbarrierError,
     RaceError,
-    UndefinedReadError,
     WgmmaInFlightError,
 )
 from tile.ir.core import Operation
@@ -113,31 +110,12 @@ def test_one_warpgroup_has_a_barrier() -> None:
     assert len(in_loops(module, memory.barrier)) == 1
 
 
-EARLY = (RaceError, CopyInFlightError, WgmmaInFlightError, UndefinedReadError, MbarrierError)
-FAULTS: dict[object, tuple[type[ExecutionError], ...]] = {
-    ops.tma.mbarrier_init: (MbarrierError,),
-    ops.tma.mbarrier_arrive: (MbarrierError,),
-    ops.tma.mbarrier_arrive_expect_tx: (MbarrierError,),
-    ops.tma.tma_load: (MbarrierError,),
-    ops.tma.mbarrier_wait: EARLY,
-    ops.wgmma.fence_proxy_async: (RaceError,),
-    memory.barrier: (RaceError,),
-}
-
-
 @pytest.mark.parametrize("stages", [2, 3])
 def test_what_is_missing_is_reported(stages: int) -> None:
     """Each wait, arrive, barrier, fence and load is needed."""
     kernel = case(320)
     module = lowered(kernel, WGMMA, 8, stages)
-    count = sum(op.defn in FAULTS for op in module.walk())
-    for index in range(count):
-        broken = module.clone()
-        removed = [op for op in broken.walk() if op.defn in FAULTS][index]
-        removed.erase()
-        with pytest.raises(FAULTS[removed.defn]) as raised:
-            run_threads(broken, WGMMA, 8, kernel.grid, kernel.arguments())
-        assert raised.value.loc is not None
+    assert_each_is_needed(module, WGMMA, 8, kernel, FAULTS)
 
 
 def test_an_arrive_before_the_last_read_is_reported() -> None:

@@ -13,7 +13,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.simt.kernels import Kernel, numbers
-from tests.simt.synchronization import lowered
+from tests.simt.synchronization import assert_each_is_needed, lowered
 from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import (
     ArgumentError,
@@ -200,14 +200,7 @@ def test_what_is_missing_is_reported(kernel: Any, grid: int, stages: int) -> Non
     assert operations(module, "warp_specialize") == 1
     assert operations(module, "mbarrier_arrive") == (1 if kernel is persistent else 2)
     run_threads(module, WGMMA, 4, case.grid, case.arguments())
-    count = sum(op.defn in FAULTS for op in module.walk())
-    for index in range(count):
-        broken = module.clone()
-        removed = [op for op in broken.walk() if op.defn in FAULTS][index]
-        removed.erase()
-        with pytest.raises(FAULTS[removed.defn]) as raised:
-            run_threads(broken, WGMMA, 4, case.grid, case.arguments())
-        assert raised.value.loc is not None
+    assert_each_is_needed(module, WGMMA, 4, case, FAULTS)
 
 
 @pytest.mark.parametrize(
