@@ -5,6 +5,7 @@ python examples/vector_add.py
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import numpy as np
@@ -52,6 +53,7 @@ def add_tuned(z_ptr, x_ptr, y_ptr, n, TILE: tl.constexpr):
 
 
 def main() -> int:
+    argparse.ArgumentParser(description="sums of two random vectors").parse_args()
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, N), dtype=np.float32)
     expected = x.astype(np.float64) + y

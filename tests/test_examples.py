@@ -116,6 +116,15 @@ def test_help_names_the_options(name):
     assert "--" in done.stdout.replace("--help", "")
 
 
+@pytest.mark.parametrize("name", EXPECTED)
+def test_unknown_options_are_errors(name):
+    done = run(name, "--no-such-option", "-5")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"usage: {name}.py ")
+    assert "unrecognized arguments: --no-such-option -5" in done.stderr
+    assert done.stdout == ""
+
+
 WRONG = {
     "too far off": np.array([1.0, 2.0, 3.1], np.float32),
     "not a number": np.array([1.0, np.nan, 3.0], np.float32),
