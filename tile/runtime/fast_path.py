@@ -48,15 +48,13 @@ them unique.
 from __future__ import annotations
 
 import functools
-import operator
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tile.backends.base import Grid, footprint
+from tile.backends.base import Grid
 from tile.backends.capabilities import (
     CallGuards,
     FastLaunch,
@@ -69,7 +67,7 @@ from tile.config import Config, Origin, config
 from tile.frontend.python.source import Parameter
 from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.autograd import NoteWrites
-from tile.runtime.arguments.overlap import overlapping
+from tile.runtime.arguments.overlap import overlap_test, tensor_extent
 from tile.runtime.arguments.tensor_descriptor import make_descriptors_by
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
 from tile.runtime.call_guards import field_guards
@@ -90,8 +88,6 @@ SlowPath = Callable[..., CompiledKernel]
 ABSENT = object()  # the default of all arguments
 
 MOST_CACHES = 8  # of a launch function; a call tries each, which takes 0.07 us
-
-FEW_PAIRS = 32  # of arrays that may overlap; more are sorted
 
 # Exceptions of reading arguments that differ from those for which the plan was built.
 UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
@@ -133,78 +129,11 @@ class OverlapEntries:
     ) -> None:
         self.pairs = pairs
         self.versions: dict[bool, FastPathEntry | None] = {}  # by: the tensors may overlap
-        if len(pairs) > FEW_PAIRS:
-            self._overlap = _test_of_many(pairs, objects=objects)
-        else:
-            self._overlap = _test_of_few(tuple(pairs), count, objects=objects)
+        self._overlap = overlap_test(pairs, count, objects=objects)
 
     def choose(self, tensors: Sequence[Any], addresses: Sequence[int]) -> FastPathEntry | None:
         """Return the entry for tensors at these addresses."""
         return self.versions.get(self._overlap(tensors, addresses))
-
-
-OverlapTest = Callable[[Sequence[Any], Sequence[int]], bool]
-"""Returns True if two tensors at these addresses, whose overlap matters, may overlap."""
-
-
-_OVERLAP = """\
-def overlap(tensors, addresses):
-    {tensors} = tensors
-    {addresses} = addresses
-    {ends}
-    return {tests}
-"""
-
-_EXTENT = "(t{0}.nbytes if t{0}.is_contiguous() else extent(t{0}))"
-
-
-@functools.cache
-def _test_of_few(pairs: tuple[tuple[int, int], ...], count: int, *, objects: bool) -> OverlapTest:
-    """Return a generated function that compares each pair, which is faster than to sort."""
-    extent = "extent(t{0})" if objects else _EXTENT
-    ends = [f"e{at} = p{at} + {extent.format(at)}" for at in sorted({*chain.from_iterable(pairs)})]
-    text = _OVERLAP.format(
-        tensors="".join(f"t{at}, " for at in range(count)),
-        addresses="".join(f"p{at}, " for at in range(count)),
-        ends="\n    ".join(ends),
-        tests=" or ".join(f"p{x} < e{y} and p{y} < e{x}" for x, y in pairs),
-    )
-    space: dict[str, Any] = {"extent": _extent}
-    exec(compile(text, GENERATED, "exec"), space)
-    test: OverlapTest = space["overlap"]
-    return test
-
-
-def _test_of_many(pairs: Sequence[tuple[int, int]], *, objects: bool) -> OverlapTest:
-    """Return a function that sorts address ranges, few of which overlap."""
-    positions = sorted({*chain.from_iterable(pairs)})
-    number = {position: at for at, position in enumerate(positions)}
-    numbered = {frozenset((number[one], number[other])) for one, other in pairs}
-    extent = _extent if objects else _tensor_extent
-
-    def overlap(tensors: Sequence[Any], addresses: Sequence[int]) -> bool:
-        starts = [addresses[at] for at in positions]
-        ends = list(map(operator.add, starts, [extent(tensors[at]) for at in positions]))
-        return any(pair in numbered for pair in map(frozenset, overlapping(starts, ends)))
-
-    return overlap
-
-
-def _tensor_extent(tensor: Any) -> int:
-    """Return the bytes from a tensor's first element to the end of its last one."""
-    return int(tensor.nbytes) if tensor.is_contiguous() else _extent(tensor)
-
-
-def _extent(array: Any) -> int:
-    """Return the bytes from the first element of a tensor, or object like one, to its end.
-
-    Raises one of `UNREADABLE` if there are elements before the first one, or the object does not
-    tell.
-    """
-    low, high = footprint(array.shape, array.stride(), 1)
-    if low < 0:
-        raise ValueError
-    return high * int(array.dtype.itemsize)
 
 
 class LaunchPlan(NamedTuple):
@@ -311,7 +240,7 @@ class LaunchPlan(NamedTuple):
                 states=(*guards.states, *states),
                 readings=(*guards.readings, *readings),
                 pairs=pairs,
-                length=_extent,
+                length=tensor_extent,
             )
             self.caches.append(make(guards, note, entry.repeat, entry.kernel, self.fastest))
 

@@ -1,17 +1,19 @@
-"""Overlap of the memory of launch arguments."""
+"""Overlap of the memory of launch arguments: of adapted ones, and of tensors at their addresses."""
 
 from __future__ import annotations
 
+import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from tile.backends.base import accessible
+from tile.backends.base import accessible, footprint
 from tile.runtime.arguments.device_arrays import DeviceArray
 from tile.runtime.arguments.opencl_buffers import DEVICE as OPENCL
+from tile.tracebacks import GENERATED
 
 
 def may_overlap(x: Any, y: Any) -> bool:
@@ -67,3 +69,82 @@ def address_range(array: Any) -> tuple[int, int] | None:
     if type(array) is not DeviceArray or array.device.partition(":")[0] == OPENCL:
         return None
     return array.span
+
+
+# The fast path of launches reads addresses alone, and asks tensors for what follows them.
+
+FEW_PAIRS = 32  # of arrays that may overlap; more are sorted
+
+OverlapTest = Callable[[Sequence[Any], Sequence[int]], bool]
+"""Returns True if two tensors at these addresses, whose overlap matters, may overlap."""
+
+
+def overlap_test(
+    pairs: Sequence[tuple[int, int]], count: int, *, objects: bool = False
+) -> OverlapTest:
+    """Return a test of `count` tensors whose overlap matters for some pairs of positions.
+
+    `objects`: some are other objects with an address. The test raises `ValueError`, or what such an
+    object raises, for one that does not tell its extent.
+    """
+    if len(pairs) > FEW_PAIRS:
+        return _test_of_many(pairs, objects=objects)
+    return _test_of_few(tuple(pairs), count, objects=objects)
+
+
+_OVERLAP = """\
+def overlap(tensors, addresses):
+    {tensors} = tensors
+    {addresses} = addresses
+    {ends}
+    return {tests}
+"""
+
+_EXTENT = "(t{0}.nbytes if t{0}.is_contiguous() else extent(t{0}))"
+
+
+@functools.cache
+def _test_of_few(pairs: tuple[tuple[int, int], ...], count: int, *, objects: bool) -> OverlapTest:
+    """Return a generated function that compares each pair, which is faster than to sort."""
+    extent = "extent(t{0})" if objects else _EXTENT
+    ends = [f"e{at} = p{at} + {extent.format(at)}" for at in sorted({*chain.from_iterable(pairs)})]
+    text = _OVERLAP.format(
+        tensors="".join(f"t{at}, " for at in range(count)),
+        addresses="".join(f"p{at}, " for at in range(count)),
+        ends="\n    ".join(ends),
+        tests=" or ".join(f"p{x} < e{y} and p{y} < e{x}" for x, y in pairs),
+    )
+    space: dict[str, Any] = {"extent": tensor_extent}
+    exec(compile(text, GENERATED, "exec"), space)
+    test: OverlapTest = space["overlap"]
+    return test
+
+
+def _test_of_many(pairs: Sequence[tuple[int, int]], *, objects: bool) -> OverlapTest:
+    """Return a function that sorts address ranges, few of which overlap."""
+    positions = sorted({*chain.from_iterable(pairs)})
+    number = {position: at for at, position in enumerate(positions)}
+    numbered = {frozenset((number[one], number[other])) for one, other in pairs}
+
+    def extent(tensor: Any) -> int:
+        dense = not objects and tensor.is_contiguous()
+        return int(tensor.nbytes) if dense else tensor_extent(tensor)
+
+    def overlap(tensors: Sequence[Any], addresses: Sequence[int]) -> bool:
+        starts = [addresses[at] for at in positions]
+        ends = list(map(operator.add, starts, [extent(tensors[at]) for at in positions]))
+        return any(pair in numbered for pair in map(frozenset, overlapping(starts, ends)))
+
+    return overlap
+
+
+def tensor_extent(tensor: Any) -> int:
+    """Return the bytes from the first element of a tensor, or object like one, to its end.
+
+    Raises `ValueError` if there are elements before the first one, and what an object raises that
+    does not tell.
+    """
+    low, high = footprint(tensor.shape, tensor.stride(), 1)
+    if low < 0:
+        raise ValueError
+    return high * int(tensor.dtype.itemsize)
