@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tile.tracebacks import public_function
+
 
 class KernelInterface:
     """An object that launches a kernel: `kernel[grid](*arguments)`.
@@ -17,6 +19,7 @@ class KernelInterface:
         """Compile, and launch unless `warmup`."""
         raise NotImplementedError(f"{type(self).__name__}.run")
 
+    @public_function
     def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
         """Compile for these arguments without launching, and return the result."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)

@@ -324,7 +324,7 @@ class JITFunction(FunctionDescription, Generic[P, R]):
             self._drop_plans()
         if not self.cache:  # users may have cleared it
             self._drop_plans()
-        target = self._target(adapted)
+        target = target_of(adapted)
         key = (target, tuple(sorted(options.items())), *keys)
         call = _Call(target, options, adapted, key, keys, warmup)
         return self._version(call, guarded=True), call
@@ -346,10 +346,6 @@ class JITFunction(FunctionDescription, Generic[P, R]):
             if kernel is not None:
                 self.cache[key] = kernel
         return kernel
-
-    def _target(self, adapted: list[Any]) -> Target:
-        """Return the target of a launch with these adapted arguments."""
-        return target_of(adapted)
 
     def _compile(self, call: _Call, *, guarded: bool) -> CompiledKernel | None:
         leaves = {

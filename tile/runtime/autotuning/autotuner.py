@@ -40,8 +40,7 @@ from tile.runtime.autotuning.fast_path import Choice, HashedKey, TunedLaunches
 from tile.runtime.autotuning.measuring import NEVER, Key, Measuring
 from tile.runtime.autotuning.progress import TuningResults, progress_for
 from tile.runtime.autotuning.space import TILE_OPTIONS, Space
-from tile.runtime.autotuning.trial import launch_arguments, prepare
-from tile.runtime.binding import OPTION_DEFAULTS
+from tile.runtime.autotuning.trial import prepare
 from tile.runtime.callbacks import AUTOTUNE_LISTENERS
 from tile.runtime.grid import normalize_grid
 from tile.runtime.launch_hooks import NoLaunches, TunedLaunch, active_observer
@@ -287,11 +286,8 @@ class Autotuner(Measuring):
 
         Return False if a grid function needs values that a wrapped kernel adds (`heuristics`).
         """
-        grid = call.grid
         try:
-            if callable(grid):
-                values = {**OPTION_DEFAULTS, **self._parameter_defaults, **call.named}
-                grid = grid({**values, **self.configs[0].all_kwargs()})
+            grid = call.grid_with(self.configs[0], self._parameter_defaults)
         except KeyError:
             return False
         return 0 in normalize_grid(grid)
@@ -444,7 +440,7 @@ class Autotuner(Measuring):
         best = _fastest(self.configs_timings)
         if math.isfinite(_cost(self.configs_timings[best])) and self._new_results:
             with user_code(f"the pre_hook of {self.__name__}, on configuration {best},"):
-                self.pre_hook(launch_arguments(call, best), reset_only=True)
+                self.pre_hook(call.arguments(best), reset_only=True)
 
     @property
     def results(self) -> TuningResults:

@@ -31,9 +31,10 @@ from tile.errors import (
 )
 from tile.pickling import PickledByName
 from tile.runtime.annotations import annotated_values
+from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.interface import KernelInterface
 from tile.short_repr import short_repr
-from tile.tracebacks import public_class, public_function
+from tile.tracebacks import public_class
 
 
 @contextmanager
@@ -172,6 +173,19 @@ class Call:
         """Return the keyword arguments of this call with `config`."""
         return {**self.kwargs, **config.all_kwargs()}
 
+    def arguments(self, config: Config) -> dict[str, Any]:
+        """Return all arguments of this call with `config` by name, as hooks take them."""
+        return {**self.named, **config.all_kwargs()}
+
+    def grid_with(self, config: Config, defaults: Mapping[str, Any]) -> Any:
+        """Return the grid of this call with `config`.
+
+        defaults: the values of parameters that the call does not pass, for a grid function.
+        """
+        if not callable(self.grid):
+            return self.grid
+        return self.grid({**OPTION_DEFAULTS, **defaults, **self.arguments(config)})
+
 
 @dataclass(frozen=True)
 class Pruning:
@@ -209,7 +223,7 @@ class Pruning:
         """Return the model's time of a configuration; NaN becomes infinity."""
         assert self.perf_model is not None
         with user_code(f"the perf_model of {kernel}, on configuration {config},"):
-            time = float(self.perf_model(**{**call.named, **config.all_kwargs()}))
+            time = float(self.perf_model(**call.arguments(config)))
         return math.inf if math.isnan(time) else time
 
 
@@ -266,11 +280,6 @@ class KernelWrapper(PickledByName, KernelInterface):
         self.__qualname__ = self.base_fn.__qualname__
         self.__module__ = self.base_fn.__module__
         self.__doc__ = self.base_fn.__doc__
-
-    @public_function
-    def warmup(self, *args: Any, grid: Any = (1,), **kwargs: Any) -> Any:
-        """Compile for these arguments without launching, and return the result."""
-        return self.run(*args, grid=grid, warmup=True, **kwargs)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Call:
         """Return the call, with names for positional arguments; the kernel checks their number."""

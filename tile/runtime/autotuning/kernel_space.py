@@ -33,7 +33,6 @@ from tile.runtime.autotuning.configs import (
 )
 from tile.runtime.autotuning.space import TILE_OPTIONS, Dimension, Point, Space
 from tile.runtime.autotuning.tuning_store import launch_target
-from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.grid import normalize_grid
 from tile.runtime.kernel import CompiledKernel
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
@@ -64,29 +63,21 @@ def profiled(kernel: Kernel, call: Call, config: Config, target: Target | None =
     target: what it would run on; by default that of a launch with these arguments.
     Raises the errors of compilation and of arguments.
     """
-    arguments = call.with_config(config)
     with settings.scope(backend="interp", interp_level="tile"):
-        compiled = kernel.run(*call.args, grid=(1,), warmup=True, **arguments)
+        compiled = kernel.run(*call.args, grid=(1,), warmup=True, **call.with_config(config))
     assert isinstance(compiled, CompiledKernel) and compiled.artifact.module is not None
-    grid = grid_of(call, config, compiled.constants)
+    grid = call.grid_with(config, compiled.constants)
+    extents = normalize_grid((1,) if grid is None else grid)
     module = compiled.artifact.module
-    named = {**call.positional, **arguments}
+    named = call.arguments(config)
     passed = {name: named[name] for name in compiled.leaves if name in named}
     values = compiled.launch_arguments(
         **{name: value for name, value in passed.items() if name not in compiled.constants}
     )
     numbers = [value.item() if isinstance(value, np.generic) else None for value in values]
     target = launch_target(kernel, named) if target is None else target
-    work = workload(module.kernel, numbers, grid)
-    return Profile(work, math.prod(grid), _simt(target), target)
-
-
-def grid_of(call: Call, config: Config, constants: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the grid of a call with a configuration; (1, 1, 1) for a call without one."""
-    grid = (1,) if call.grid is None else call.grid
-    if callable(grid):
-        grid = grid({**OPTION_DEFAULTS, **constants, **call.named, **config.all_kwargs()})
-    return normalize_grid(grid)
+    work = workload(module.kernel, numbers, extents)
+    return Profile(work, math.prod(extents), _simt(target), target)
 
 
 def _simt(target: Target) -> SimtTarget | None:
@@ -188,9 +179,8 @@ def option_rules(dimensions: Sequence[Dimension]) -> list[Any]:
 
 def has_instruction(element: Scalar, simt: SimtTarget) -> bool:
     """Return True if the target has mma or wgmma instructions for an element."""
-    return any(element in dict(simt.wgmma_types) for _ in (0,)) or any(
-        simt.has_mma(shape, element) for shape in simt.mma_shapes
-    )
+    by_mma = any(simt.has_mma(shape, element) for shape in simt.mma_shapes)
+    return by_mma or element in dict(simt.wgmma_types)
 
 
 def _powers(first: int, last: int) -> tuple[int, ...]:

@@ -18,11 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tile._lazy import lazy_import
 from tile.backends.base import Grid
 from tile.backends.capabilities import Assembling
 from tile.config import config as settings
@@ -47,7 +46,6 @@ from tile.runtime.autotuning.tuning_store import (
     launch_target,
     machine_of,
 )
-from tile.runtime.binding import OPTION_DEFAULTS
 from tile.runtime.grid import normalize_grid
 
 
@@ -90,14 +88,6 @@ def _copied(value: Any) -> Any:
     is_array = hasattr(value, "dtype") and hasattr(value, "shape")
     return copy.deepcopy(value) if is_array or isinstance(value, TensorDescriptor) else value
 
-
-if TYPE_CHECKING:
-    from tile.runtime.autotuning.kernel_space import kernel_space
-    from tile.runtime.autotuning.tuning_run import SearchRun, run_off_all
-else:
-    kernel_space = lazy_import("tile.runtime.autotuning.kernel_space", "kernel_space")
-    SearchRun = lazy_import("tile.runtime.autotuning.tuning_run", "SearchRun")
-    run_off_all = lazy_import("tile.runtime.autotuning.tuning_run", "run_off_all")
 
 Key = tuple[Any, ...]
 
@@ -261,11 +251,8 @@ class Measuring(KernelWrapper):
         job = (self.fn, _overrides(), call.args, call.with_config(config))
         if not self.measures_by_executor:
             return self.executor.submit(compile_one, *job)
-        grid = call.grid
-        if callable(grid):
-            values = {**OPTION_DEFAULTS, **self._parameter_defaults, **call.named}
-            with user_code(f"the grid of {self.__name__}"):
-                grid = grid({**values, **config.all_kwargs()})
+        with user_code(f"the grid of {self.__name__}"):
+            grid = call.grid_with(config, self._parameter_defaults)
         times = (self.num_warmups * share, self.num_reps * share)
         return self.executor.submit(measure_one, *job, normalize_grid(grid), *times, QUANTILES)
 

@@ -115,9 +115,9 @@ class TuningResults:
         rows: list[dict[str, Any]] = []
         for config, times in self.timings.items():
             named = dict(zip(HEADER, times[:SHOWN], strict=False))
-            rows.append({**_point(config), **named, "skipped": ""})
+            rows.append({**config.all_kwargs(), **named, "skipped": ""})
         empty = dict.fromkeys(HEADER, "")
-        rows += [{**_point(c), **empty, "skipped": text} for c, text in self.skipped.items()]
+        rows += [{**c.all_kwargs(), **empty, "skipped": text} for c, text in self.skipped.items()]
         return rows
 
     def csv(self, path: str | PathLike[str]) -> None:
@@ -151,10 +151,6 @@ class TuningResults:
             lines.append("".join(f"{t:12.4g}" for t in times[:SHOWN]) + f"  {config}")
         lines += [f"{'skipped':>36}  {c}  ({_line(text)})" for c, text in self.skipped.items()]
         return "\n".join(lines)
-
-
-def _point(config: Config) -> dict[str, Any]:
-    return config.all_kwargs()
 
 
 def _line(text: str) -> str:

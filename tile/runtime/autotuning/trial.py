@@ -42,7 +42,7 @@ class Trial:
         prepare(self.config, self.call.named, self.tuner.__name__)
         if self.tuner.user_defined_pre_hook:
             with self._hook("pre_hook"):
-                self.tuner.pre_hook(launch_arguments(self.call, self.config))
+                self.tuner.pre_hook(self.call.arguments(self.config))
 
     def launch(self) -> None:
         try:
@@ -59,7 +59,7 @@ class Trial:
             return
         with self._hook("post_hook"):
             try:
-                arguments = launch_arguments(self.call, self.config)
+                arguments = self.call.arguments(self.config)
                 self.tuner.post_hook(arguments, exception=error)
             except Exception as raised:
                 if raised is not error:  # re-raising its argument is not an error of the hook
@@ -86,8 +86,3 @@ def prepare(config: Config, named: Mapping[str, Any], kernel: str) -> None:
         except Exception as error:
             with user_code(f"the pre_hook of configuration {config} of {kernel}"):
                 raise error
-
-
-def launch_arguments(call: Call, config: Config) -> dict[str, Any]:
-    """Return all arguments of a launch by name, as passed to hooks."""
-    return {**call.named, **config.all_kwargs()}
