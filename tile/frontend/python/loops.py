@@ -122,7 +122,7 @@ def _counted_while(low: Lowering, ends: Ends, bounds: Bounds, loc: Loc) -> None:
         inside = in_range(build, test.args[0], bounds)
     with build.into(body):
         next_index = build(arith.add, body.args[0], bounds.step)
-    _emit_while(low, ends, test, inside, [(bounds.lower, next_index)], loc)
+    _emit_while(low, ends, test, inside, [(bounds.lower, next_index)])
 
 
 def in_range(build: Builder, index: Value, bounds: Bounds) -> Value:
@@ -161,7 +161,7 @@ def while_loop(low: Lowering, node: ast.While, step: Sequence[ast.stmt] = ()) ->
             "this loop never ends: its condition is true and it has no `break` or `return`",
         )
     low.build.loc = loc
-    _emit_while(low, Ends(names, path), test, condition[0], [], loc)
+    _emit_while(low, Ends(names, path), test, condition[0], [])
 
 
 def _emit_while(
@@ -170,7 +170,6 @@ def _emit_while(
     test: Block,
     condition: Flag,
     counts: Sequence[tuple[Value, Value]],
-    loc: Loc,
 ) -> None:
     """Emit the `while` of a compiled test and body; flags of the body's flow leave the loop.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tile.ir import semantics
-from tile.ir.core import Operation, Value
+from tile.ir.core import Operation
 from tile.ir.declare import op
 from tile.ir.op_definition import Trait
-from tile.ir.shared_type import Shared
 from tile.ir.types import (
     BF16,
     F16,
@@ -102,8 +101,3 @@ def is_multiplied(op: Operation, index: int) -> bool:
 def takes_registers(op: Operation) -> bool:
     """Return True for a dot whose `a` and `b` are in registers while it executes."""
     return op.has_trait(Trait.DOT) and not op.has_trait(Trait.IN_FLIGHT)
-
-
-def shared_operands(op: Operation) -> list[Value]:
-    """Return those of `a` and `b` that a dot reads from shared memory."""
-    return [value for value in op.inputs[:2] if isinstance(value.type, Shared)]

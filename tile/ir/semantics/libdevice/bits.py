@@ -6,7 +6,7 @@ import numpy as np
 
 from tile.ir.numpy_dtypes import F64, Array
 
-I32, U32, I64, U64 = (np.dtype(name) for name in ("i4", "u4", "i8", "u8"))
+I32, U32, U64 = (np.dtype(name) for name in ("i4", "u4", "u8"))
 
 
 def _unsigned(x: Array) -> Array:
