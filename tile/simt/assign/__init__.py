@@ -1,7 +1,8 @@
 """Assign a layout to each tile, then remove the layout conversions that this inserts.
 
 assign_layouts        the pass from TILE to LAID_OUT, which inserts conversions
-anchor_layouts        anchor layouts, and the preferred layouts of each value's users
+anchor_layouts        anchor layouts, in which expensive values are computed
+preferred_layouts     the layouts in which each value's users take it without a conversion
 coalesce              coalesced layouts of memory accesses
 decompose_dots        dots that the target has no mma for, as others that it has one for
 narrow_dots           dots of widened operands in the type that these had
