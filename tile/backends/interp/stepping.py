@@ -24,7 +24,7 @@ from tile.backends.interp.sanitizer.launch import (
     CheckedTranslator,
     translate_checked,
 )
-from tile.backends.interp.sanitizer.propagation import undefined_variable
+from tile.backends.interp.sanitizer.poison_sources import undefined_variable
 from tile.backends.interp.scheduler import BatchExecutor, Scheduler
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array

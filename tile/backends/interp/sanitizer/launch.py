@@ -16,7 +16,7 @@ import numpy as np
 
 from tile.analysis.alias import module_aliases
 from tile.backends.base import Grid, LaunchArgument
-from tile.backends.interp.bytecode import Code, Instruction
+from tile.backends.interp.bytecode import Code, Instruction, Run
 from tile.backends.interp.executor import Executor
 from tile.backends.interp.fault_report import FaultCollector
 from tile.backends.interp.launch import Launch
@@ -31,7 +31,8 @@ from tile.backends.interp.sanitizer.poison import (
     poison_of,
     with_poison,
 )
-from tile.backends.interp.sanitizer.propagation import checked_source, combining, propagated
+from tile.backends.interp.sanitizer.poison_sources import checked_source
+from tile.backends.interp.sanitizer.propagation import combining, propagated
 from tile.backends.interp.sanitizer.rules import (
     CHECKED,
     check_alignment,
@@ -164,9 +165,6 @@ def _add_wrapped(value: RegisterValue, poison: PoisonMask, rank: int) -> Registe
     existing = masks.get(PoisonKind.WRAPPED)
     combined = PoisonMask(where if existing is None else where | existing.where, poison.cause)
     return with_poison(plain_value(value), {**masks, PoisonKind.WRAPPED: combined})
-
-
-Run = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)

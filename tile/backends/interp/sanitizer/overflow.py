@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tile.backends.interp.bytecode import Run
 from tile.backends.interp.sanitizer.poison import Cause, PoisonKind, add_poison
 from tile.backends.interp.values import Affine, Array, RegisterValue, RunValue, array_of, full
 from tile.ir.core import Operation
@@ -20,7 +21,6 @@ from tile.ir.ops.reduce import ReduceKind
 from tile.ir.overflow import EXACT_FUNCTIONS, narrow_signed
 from tile.ir.types import number_of
 
-Run = Callable[..., Any]
 Source = Callable[[Operation, Run], Run]
 
 _SYMBOLS = {arith.add: "+", arith.sub: "-", arith.mul: "*", arith.div: "/", arith.shl: "<<"}

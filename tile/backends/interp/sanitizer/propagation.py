@@ -1,13 +1,9 @@
-"""Propagation of poison through operations, and the operations that create it.
+"""Propagation of poison through operations.
 
 A rule returns the poisoned elements of the results, from those of the operands (None: no element)
 and the operands themselves. An elementwise operation poisons an element of its result if that
 element of any operand is poisoned. Every other operation has a rule here; translation refuses an
 operation without one.
-
-A source is an operation whose result may be undefined, wrapped (`overflow.py`) or strayed: a
-pointer that left the window of its array. It wraps what an instruction runs on plain values, and
-poisons elements of the result.
 
 Poison is combined along with the elements of a reduction or scan by a region: for each operand and
 kind of poison, the region also combines a bool tile. That at least doubles the work. Plain operands
@@ -23,30 +19,25 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tile.backends.interp.bytecode import BlockCode, rule_in
-from tile.backends.interp.sanitizer.overflow import SOURCES as WRAPPING
+from tile.backends.interp.bytecode import BlockCode, Run, rule_in
 from tile.backends.interp.sanitizer.poison import (
     Cause,
     Poisoned,
     PoisonKind,
     PoisonMask,
     PoisonMasks,
-    add_poison,
     plain_value,
     poison_of,
     with_poison,
 )
 from tile.backends.interp.translate import run_region, semantics_of
-from tile.backends.interp.values import Array, RegisterValue, RunValue, array_of, full
-from tile.backends.interp.virtual_memory import WINDOW_BITS
-from tile.checks import Check, Checks
+from tile.backends.interp.values import Array, RegisterValue, array_of, full
 from tile.ir import semantics
 from tile.ir.core import Operation
-from tile.ir.op_definition import OpDef, Trait
+from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, descriptor, dot, indexing, memory, shape
 from tile.ir.ops import reduce as reductions
-from tile.ir.overflow import NARROW_BITS
-from tile.ir.types import I1, Scalar, number_of
+from tile.ir.types import I1, number_of
 
 PoisonedElements: TypeAlias = "Array | None"
 Rule = Callable[[Operation, Sequence[PoisonedElements], Sequence[Any]], Any]
@@ -90,7 +81,7 @@ def rule_of(defn: OpDef, kind: PoisonKind = PoisonKind.UNDEFINED) -> Rule:
     return RULES[defn]
 
 
-def propagated(op: Operation, run: Callable[..., Any]) -> Callable[..., Any]:
+def propagated(op: Operation, run: Run) -> Run:
     """Return the function of a pure operation whose operands may be poisoned."""
     kinds = tuple(PoisonKind) if propagates_wrapping(op) else (PoisonKind.UNDEFINED,)
     transfers = {kind: rule_of(op.defn, kind) for kind in kinds}
@@ -255,23 +246,26 @@ def multiplied(op: Operation, poisons: Sequence[PoisonedElements], values: Seque
 def gathered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Move poison with the gathered elements; a poisoned position poisons its element."""
     x, position = _as_masks(op, poisons)
-    source, at = op.inputs
-    whole = full(values[1], at.type.shape)
-    poisoned = full(x, source.type.shape)
-    programs = max(len(whole), len(poisoned))
-    whole, poisoned = (np.broadcast_to(v, (programs, *v.shape[1:])) for v in (whole, poisoned))
-    return semantics.gather(poisoned, whole, op["axis"]) | position
+    poisoned, positions = _by_program(op, x, values[1])
+    return semantics.gather(poisoned, positions, op["axis"]) | position
 
 
 @rule(indexing.scatter)
 def scattered(op: Operation, poisons: Sequence[PoisonedElements], values: Sequence[Any]) -> Any:
     """Move poison with the elements; a poisoned position poisons the whole axis."""
     x, position = _as_masks(op, poisons)
-    axis, ty = op["axis"], op.inputs[0].type
-    whole, poisoned = full(values[1], ty.shape), full(x, ty.shape)
-    programs = max(len(whole), len(poisoned))
-    whole, poisoned = (np.broadcast_to(v, (programs, *v.shape[1:])) for v in (whole, poisoned))
-    return semantics.scatter(poisoned, whole, axis) | position.any(axis=axis, keepdims=True)
+    poisoned, positions = _by_program(op, x, values[1])
+    where = semantics.scatter(poisoned, positions, op["axis"])
+    return where | position.any(axis=op["axis"], keepdims=True)
+
+
+def _by_program(op: Operation, poison: Array, positions: Any) -> tuple[Array, Array]:
+    """Return the poison of what moves and the positions, each for as many programs."""
+    source, at = op.inputs
+    tiles = full(poison, source.type.shape), full(positions, at.type.shape)
+    programs = max(map(len, tiles))
+    elements, where = (np.broadcast_to(tile, (programs, *tile.shape[1:])) for tile in tiles)
+    return elements, where
 
 
 @rule(indexing.rank)
@@ -297,133 +291,7 @@ def pointing(op: Operation, poisons: Sequence[PoisonedElements], values: Sequenc
     return _as_masks(op, poisons)[0]
 
 
-Run = Callable[..., Any]
-Source = Callable[[Operation, Run], Run]
-
-# An offset below this many bytes from an element of a window's array stays in the window.
-NEAR = 1 << (WINDOW_BITS - 2)
-
-
-def checked_source(op: Operation, run: Run, checks: Checks) -> Run:
-    """Return the function on plain operands, with the sources of the active checks."""
-    for check, applies, make in SOURCES:
-        if check in checks and applies(op):
-            run = make(op, run)
-    return run
-
-
-# -- pointers that leave their window
-
-
-def straying_pointers(op: Operation, run: Run) -> Run:
-    """Poison pointers that an offset moved from the window of one array to another's."""
-    stride = op["stride"]
-    offset_type = op.inputs[1].type.element
-    if isinstance(offset_type, Scalar) and offset_type.bits <= NARROW_BITS:
-        return run
-
-    def instruction(batch: Any, pointer: RunValue, offset: RunValue) -> Any:
-        result = run(batch, pointer, offset)
-        offsets = array_of(offset)
-        if max(abs(int(offsets.min())), abs(int(offsets.max()))) * stride < NEAR:
-            return result
-        before, after = array_of(pointer), array_of(result)
-        strayed = (before >> WINDOW_BITS) != (after >> WINDOW_BITS)
-        buffer = batch.launch.memory.buffer_at(int(before.flat[0]))
-        name = "another array" if buffer is None else f"`{buffer.name}`"
-        cause = Cause(op.loc, f"made of a pointer into {name}")
-        return add_poison(result, PoisonKind.STRAYED, strayed, cause)
-
-    return instruction
-
-
-# -- undefined results
-
-
-def undefined_variable(op: Operation, run: Run) -> Run:
-    """Poison a variable that has no value on this path."""
-    cause = Cause(op.loc, "a variable that has no value on this path")
-    where = np.ones((1,) * (1 + op.results[0].type.rank), np.bool_)
-    return lambda batch: add_poison(run(batch), PoisonKind.UNDEFINED, where, cause)
-
-
-def _divides_integers(op: Operation) -> bool:
-    element = op.results[0].type.element if op.results else None
-    whole = isinstance(element, Scalar) and element.is_int()
-    return op.has_trait(Trait.DIVISION) and whole
-
-
-def division_by_zero(op: Operation, run: Run) -> Run:
-    """Poison quotients of integers by zero, which are undefined."""
-    cause = Cause(op.loc, "an integer divided by zero")
-
-    def instruction(batch: Any, x: RunValue, y: RunValue) -> Any:
-        return add_poison(run(batch, x, y), PoisonKind.UNDEFINED, array_of(y) == 0, cause)
-
-    return instruction
-
-
-def gather_out_of_range(op: Operation, run: Run) -> Run:
-    """Poison elements gathered from positions out of range, which are undefined."""
-    extent = op.inputs[0].type.shape[op["axis"]]
-    cause = Cause(op.loc, f"tl.gather at a position outside 0 to {extent - 1}")
-
-    def instruction(batch: Any, x: RunValue, position: RunValue) -> Any:
-        positions = array_of(position)
-        return add_poison(
-            run(batch, x, position),
-            PoisonKind.UNDEFINED,
-            (positions < 0) | (positions >= extent),
-            cause,
-        )
-
-    return instruction
-
-
-def scatter_to_other_positions(op: Operation, run: Run) -> Run:
-    """Poison the axes whose positions are not all of their positions."""
-    axis, shape = op["axis"], op.inputs[0].type.shape
-    extent = shape[axis]
-    cause = Cause(op.loc, f"tl.scatter to other positions than each of 0 to {extent - 1}")
-
-    def instruction(batch: Any, x: RunValue, position: RunValue) -> Any:
-        positions = np.sort(full(position, shape), axis)
-        expected = np.arange(extent).reshape(-1, *(1,) * (-1 - axis))
-        wrong = (positions != expected).any(axis=axis, keepdims=True)
-        return add_poison(
-            run(batch, x, position),
-            PoisonKind.UNDEFINED,
-            np.broadcast_to(wrong, positions.shape),
-            cause,
-        )
-
-    return instruction
-
-
-def rank_out_of_range(op: Operation, run: Run) -> Run:
-    """Poison all ranks of a tile with an element out of range."""
-    bins, shape = op["bins"], op.inputs[0].type.shape
-    cause = Cause(op.loc, f"tl.rank of an element outside 0 to {bins - 1}")
-
-    def instruction(batch: Any, x: RunValue) -> Any:
-        elements = full(x, shape)
-        wrong = ((elements < 0) | (elements >= bins)).any(axis=-1, keepdims=True)
-        poisoned = np.broadcast_to(wrong, elements.shape)
-        return add_poison(run(batch, x), PoisonKind.UNDEFINED, poisoned, cause)
-
-    return instruction
-
-
-SOURCES: tuple[tuple[Check, Callable[[Operation], bool], Source], ...] = (
-    *((Check.OVERFLOW, applies, make) for applies, make in WRAPPING),
-    (Check.BOUNDS, lambda op: op.defn is memory.addptr, straying_pointers),
-    (Check.UNDEF, lambda op: op.defn is arith.poison, undefined_variable),
-    (Check.UNDEF, _divides_integers, division_by_zero),
-    (Check.UNDEF, lambda op: op.defn is indexing.gather, gather_out_of_range),
-    (Check.UNDEF, lambda op: op.defn is indexing.scatter, scatter_to_other_positions),
-    (Check.UNDEF, lambda op: op.defn is indexing.rank, rank_out_of_range),
-)
-
+# -- the regions of reductions and scans
 
 KINDS = tuple(PoisonKind)
 

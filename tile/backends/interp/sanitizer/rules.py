@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tile.backends.base import LaunchArgument
-from tile.backends.interp.bytecode import rule_in
+from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.fault_report import report_faults
 from tile.backends.interp.program_batch import LaunchContext, ProgramBatch
 from tile.backends.interp.resolved_access import Buffer, BufferLanes, ResolvedAccess, Strided
@@ -262,7 +262,6 @@ def check_alignment(launch: LaunchContext, arguments: Sequence[LaunchArgument]) 
             )
 
 
-Run = Callable[..., Any]
 Rule = Callable[[Operation, Run, Checks], Run]
 CHECKED: dict[OpDef, Rule] = {}
 
