@@ -3,6 +3,7 @@
 control_flow      the control flow of a function, reduced to accesses, waits and barriers
 memory_effects    accesses of shared and global memory, and their conflicts
 apart             pointers that reach no element in common
+pending           the accesses that are pending at a point: no barrier separates them from it
 membar_analysis   the walk over pending accesses that finds where barriers are needed
 
 A second pass prints the pending accesses before each access of memory.
@@ -31,7 +32,8 @@ from tile.simt.memory.insert_barriers.control_flow import (
     Structure,
     structure,
 )
-from tile.simt.memory.insert_barriers.membar_analysis import Need, Pending, Solver, Summary
+from tile.simt.memory.insert_barriers.membar_analysis import Need, Solver, Summary
+from tile.simt.memory.insert_barriers.pending import Pending
 from tile.simt.ops import shared, tma, wgmma
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tuning import TuningConstants
