@@ -1,7 +1,8 @@
 """Reductions, scans, sorts and the like in terms of operations that one warp can do.
 
 axis_split    split an axis by the owners of its bits; the indices along it
-reduce        reductions, scans, and their regions
+reduce        reductions, and the regions that combine elements
+scan          scans
 indexing      gathers and histograms through shared memory, sorts, reversal
 rank          the order of elements by digits, through shared memory
 """
@@ -21,7 +22,8 @@ from tile.ir.types import Tile
 from tile.simt.assign.remove_conversions import fold, sink_conversions
 from tile.simt.lower.decompose.indexing import flip, gather, histogram, sort
 from tile.simt.lower.decompose.rank import rank, scatter
-from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_region, scan, scan_region
+from tile.simt.lower.decompose.reduce import arg_reduce, reduce, reduce_region
+from tile.simt.lower.decompose.scan import scan, scan_region
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import GENERIC, SimtTarget

@@ -22,7 +22,8 @@ from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.layouts.swizzle import swizzled
 from tile.simt.lower.decompose.axis_split import indices_along, straight
 from tile.simt.lower.decompose.indexing import sorted_integers, stored
-from tile.simt.lower.decompose.reduce import running_sum_along, sum_along
+from tile.simt.lower.decompose.reduce import sum_along
+from tile.simt.lower.decompose.scan import running_sum_along
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.target import SimtTarget
 
