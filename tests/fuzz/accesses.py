@@ -8,10 +8,11 @@ from tests.fuzz.shapes import along, at, permutation, ramps
 from tests.fuzz.writer import Writer
 from tile.ir.core import Value
 from tile.ir.descriptor_type import Descriptor, Padding
+from tile.ir.extents import is_power_of_two
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.memory import CacheModifier, Eviction
-from tile.ir.types import I1, I32, I64, U32, Scalar, Type, is_power_of_two, with_element
+from tile.ir.types import I1, I32, I64, U32, Scalar, Type, with_element
 
 
 def pointer(w: Writer, pointee: Scalar) -> tuple[Value, int]:

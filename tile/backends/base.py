@@ -21,7 +21,8 @@ from tile.errors import (
     DeviceAssertionError,
     UnsupportedError,
 )
-from tile.ir.types import Precision, is_power_of_two
+from tile.ir.extents import is_power_of_two
+from tile.ir.types import Precision
 from tile.location import Loc
 from tile.short_repr import short_repr
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tile.errors import TypeRuleError
-from tile.ir.types import I32, I64, MAX_NUMEL, Pointer, Scalar, Tile, Type, check_extent, require
+from tile.ir.extents import MAX_NUMEL, check_extent
+from tile.ir.types import I32, I64, Pointer, Scalar, Tile, Type, require
 
 
 class Padding(enum.StrEnum):

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from tile.errors import TypeRuleError
-from tile.ir.types import Scalar, Type, refuse_extent, unpadded_extent, without_layout
+from tile.ir.extents import refuse_extent, unpadded_extent
+from tile.ir.types import Scalar, Type, without_layout
 
 
 class Level(enum.StrEnum):
@@ -173,7 +174,7 @@ class OpDef:
         results = () if types is None else types if isinstance(types, tuple) else (types,)
         if not self.any_extents:
             for ty in (*operands, *results):
-                extent = None if ty is None else unpadded_extent(ty)
+                extent = None if ty is None else unpadded_extent(ty.shape)
                 if ty is not None and extent is not None:
                     refuse_extent(self.name, ty, extent)
         return results

@@ -46,8 +46,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from tile.ir.core import SCHEDULE, Block, Function, Operation, Symbol, Value
+from tile.ir.layout_kinds import is_layout
 from tile.ir.module import Module
-from tile.ir.types import Type, is_layout, listed
+from tile.ir.types import Type, listed
 from tile.location import Loc
 
 # The text of a layout within IR text.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tile.ir.types import Layout, Pointer, Scalar, Type, check_extent, require
+from tile.ir.extents import check_extent
+from tile.ir.layout_kinds import Layout
+from tile.ir.types import Pointer, Scalar, Type, require
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,8 @@ level, fragments replace tiles: a fragment is the part of a tile that one thread
 
     tile<16x16xf32, #a>   shared<16x64xf16, #b, stages = 3>   frag<8xf32>
 
-Layouts are opaque values with a text here. The package that defines a kind of them declares it with
-its parser:
-
-    declare_layout("linear", LinearLayout, parse_layout)       # reads `#linear{...}`
-
-`shared_type` and `descriptor_type` have the types of buffers and of tensor descriptors,
-`numpy_dtypes` the dtypes of NumPy.
+`layout_kinds` has the kinds of layouts, `shared_type` and `descriptor_type` the types of buffers
+and of tensor descriptors, `numpy_dtypes` the dtypes of NumPy.
 """
 
 from __future__ import annotations
@@ -26,10 +21,12 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING
 
 from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
+from tile.ir.extents import MAX_NUMEL, check_extent, padded
+from tile.ir.layout_kinds import Layout
 
 
 def require(condition: bool, message: str) -> None:
@@ -433,52 +430,6 @@ class Precision(enum.StrEnum):
     BF16X6 = "bf16x6"
 
 
-MAX_NUMEL = 1 << 20
-
-
-def is_power_of_two(n: int) -> bool:
-    """Return True if `n` is 1, 2, 4 and so on."""
-    return n > 0 and n & (n - 1) == 0
-
-
-def padded(extent: int) -> int:
-    """Return the least power of two that is at least a positive extent."""
-    return 1 << (extent - 1).bit_length()
-
-
-def unpadded_extent(ty: Type) -> int | None:
-    """Return the first extent of a tile that is not a power of two; None without one."""
-    if isinstance(ty, Tile):
-        for extent in ty.dims:
-            if extent & (extent - 1):
-                return extent
-    return None
-
-
-def refuse_extent(name: str, ty: Type, extent: int, *remedies: str) -> NoReturn:
-    """Raise the `TypeRuleError` of an operation that an extent of a tile does not fit.
-
-    remedies: what to do instead, besides masks.
-    """
-    raise TypeRuleError(
-        f"{name} takes extents that are powers of two, and {ty} has an extent of {extent}",
-        notes=[
-            *remedies,
-            f"{'or ' * bool(remedies)}take {padded(extent)} elements and mask the rest: "
-            f"at = tl.arange(0, {padded(extent)}), with mask=at < {extent} in loads and stores and "
-            f"tl.where(at < {extent}, x, 0) in sums",
-        ],
-    )
-
-
-def check_extent(extent: int, subject: str = "the extents of a buffer are") -> None:
-    """Raise `TypeRuleError` for an extent that is not a power of two."""
-    if not is_power_of_two(extent):
-        below = 1 << max(0, extent.bit_length() - 1) if extent > 0 else 1
-        near = f"{below} or {below * 2}" if extent > 0 else "1"
-        raise TypeRuleError(f"{subject} powers of two, and {extent} is not; the nearest are {near}")
-
-
 def _integer(bits: int, signed: bool) -> Scalar:
     name = ("i" if signed else "u") + str(bits)
     return Scalar(name, Kind.INT, bits, signed, name)
@@ -544,36 +495,3 @@ def with_shape(shape: Iterable[int], element: Scalar | Pointer) -> Type:
     """Return a tile type of the shape, or the element itself for shape `()`."""
     dims = tuple(shape)
     return Tile(dims, element) if dims else element
-
-
-class Layout(Protocol):
-    """The distribution of a tile over registers, lanes and warps, or its order in shared memory.
-
-    The SIMT lowering defines layouts (`tile/simt/layouts`) and declares their parsers.
-    """
-
-    def __str__(self) -> str: ...
-    def __hash__(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class LayoutKind:
-    """A kind of layout: its class, and the parser of its text, `#name{...}`."""
-
-    name: str
-    cls: type
-    parse: Callable[[str], Layout]
-
-
-LAYOUTS: dict[str, LayoutKind] = {}
-
-
-def declare_layout(name: str, cls: type, parse: Callable[[str], Layout]) -> None:
-    """Register a kind of layout with the parser."""
-    assert name not in LAYOUTS, f"layout #{name} is declared twice"
-    LAYOUTS[name] = LayoutKind(name, cls, parse)
-
-
-def is_layout(value: object) -> bool:
-    """Return True if the value is a layout of a declared kind."""
-    return isinstance(value, tuple(kind.cls for kind in LAYOUTS.values()))

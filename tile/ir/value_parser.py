@@ -20,9 +20,10 @@ from tile.errors import ParseError, TileError, TypeRuleError
 from tile.ir.compilation_context import nesting_error
 from tile.ir.core import Symbol
 from tile.ir.descriptor_type import Descriptor, Padding
+from tile.ir.layout_kinds import LAYOUTS, Layout
 from tile.ir.printer import affine_map
 from tile.ir.shared_type import Shared
-from tile.ir.types import LAYOUTS, SCALARS, Fragment, Layout, Pointer, Scalar, Tile, Type, require
+from tile.ir.types import SCALARS, Fragment, Pointer, Scalar, Tile, Type, require
 from tile.location import Loc
 
 _TOKEN = re.compile(

@@ -8,13 +8,14 @@ from typing import NoReturn
 from tile.errors import TileError, TypeRuleError, VerificationError
 from tile.ir.core import Argument, Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor, addresses_memory
+from tile.ir.extents import unpadded_extent
 from tile.ir.linker import refuse_unresolved
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import control, reduce
 from tile.ir.printer import print_op
 from tile.ir.shared_type import Shared
-from tile.ir.types import Fragment, Tile, Type, listed, unpadded_extent, without_layout
+from tile.ir.types import Fragment, Tile, Type, listed, without_layout
 from tile.location import Loc
 
 # Conditions on operations at a level, in addition to their type rules; a condition raises
@@ -193,7 +194,7 @@ def _violation(ty: Type, level: Level) -> str:
             return "has a layout, which is illegal at the tile level"
         if level is Level.LAID_OUT and ty.layout is None:
             return "has no layout, which every tile has at the laid-out level"
-        extent = None if level is Level.TILE else unpadded_extent(ty)
+        extent = None if level is Level.TILE else unpadded_extent(ty.shape)
         if extent is not None:
             return f"has an extent of {extent}; after pad-extents they are powers of two"
     if isinstance(ty, Shared) and level is Level.TILE:

@@ -12,13 +12,14 @@ from typing import Any, TypeAlias
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Value
+from tile.ir.extents import is_power_of_two
 from tile.ir.ops import arith, control
 from tile.ir.ops import reduce as ops
 from tile.ir.ops import shape as shape_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import ArgKind, ReduceKind
 from tile.ir.rewriter import erase_unused
-from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar, is_power_of_two
+from tile.ir.types import BF16, F32, I32, U32, Pointer, Scalar
 from tile.language.base.builtin import Bound, Builtin, Callback, member
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import (

@@ -6,8 +6,8 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
+from tile.ir.extents import is_power_of_two
 from tile.ir.ops import shape as ops
-from tile.ir.types import is_power_of_two
 from tile.language.base.builtin import builtin, member
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import (

@@ -26,9 +26,10 @@ from tile.errors import CompilationError
 from tile.ir.builder import Builder
 from tile.ir.core import Value
 from tile.ir.expressions import Expression
+from tile.ir.extents import is_power_of_two
 from tile.ir.ops import arith, indexing, shape
 from tile.ir.ops.reduce import ReduceKind, reduce
-from tile.ir.types import I32, SCALARS, U64, Pointer, Tile, is_power_of_two
+from tile.ir.types import I32, SCALARS, U64, Pointer, Tile
 from tile.language.base.promotion import convert, convert_shape
 from tile.language.base.static_args import compile_time_int, constant_value
 from tile.language.base.tensor import Tensor

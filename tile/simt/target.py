@@ -20,24 +20,12 @@ from dataclasses import dataclass, field, replace
 
 from tile.errors import ArgumentValueError
 from tile.ir.core import Operation
+from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, memory
 from tile.ir.ops.memory import RMWKind
 from tile.ir.ops.reduce import ReduceKind
-from tile.ir.types import (
-    BF16,
-    F16,
-    F32,
-    F64,
-    FP8,
-    I8,
-    I32,
-    NARROW_FLOATS,
-    U8,
-    U32,
-    Scalar,
-    is_power_of_two,
-)
+from tile.ir.types import BF16, F16, F32, F64, FP8, I8, I32, NARROW_FLOATS, U8, U32, Scalar
 from tile.simt.layouts.mma_fragments import FRAGMENTS, MmaShape, wgmma_shapes
 from tile.simt.layouts.shared_access import BANKS, Banks
 from tile.simt.tuning import TUNING, TuningConstants

@@ -17,6 +17,7 @@ from tile.ir.block_address import across
 from tile.ir.builder import Builder
 from tile.ir.core import Block, Operation, Value, clone
 from tile.ir.effects import constant_of
+from tile.ir.extents import is_power_of_two, padded, unpadded_extent
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, debug, dot, indexing, memory, shape
@@ -24,7 +25,7 @@ from tile.ir.ops import reduce as reduce_ops
 from tile.ir.ops.arith import Predicate
 from tile.ir.ops.reduce import EXTREMES, ReduceKind
 from tile.ir.passes import module_pass
-from tile.ir.types import I1, I32, Scalar, Tile, Type, is_power_of_two, padded, unpadded_extent
+from tile.ir.types import I1, I32, Scalar, Tile, Type
 from tile.transforms.canonicalize import canonicalize
 from tile.transforms.cse import cse
 from tile.transforms.licm import licm
@@ -73,7 +74,7 @@ def pad_extents(module: Module) -> None:
 
 
 def _have_padding(values: Iterable[Value]) -> bool:
-    return any(unpadded_extent(value.type) is not None for value in values)
+    return any(unpadded_extent(value.type.shape) is not None for value in values)
 
 
 def _retype(module: Module) -> None:
@@ -100,7 +101,9 @@ def _padded(extents: tuple[int, ...] | int | None) -> tuple[int, ...] | int | No
 
 def padded_type(ty: Type) -> Type:
     """Return a type with extents that are powers of two."""
-    return ty if unpadded_extent(ty) is None else Tile(tuple(map(padded, ty.shape)), ty.element)
+    return (
+        ty if unpadded_extent(ty.shape) is None else Tile(tuple(map(padded, ty.shape)), ty.element)
+    )
 
 
 class _Task:
@@ -212,7 +215,7 @@ def _arange(task: _Task) -> None:
 
 def _access(task: _Task) -> None:
     """Exclude padding from what an operation with a mask does."""
-    if unpadded_extent(task.tile(0)) is None:
+    if unpadded_extent(task.tile(0).shape) is None:
         return  # a histogram of other extents than those of its operand
     op, position = task.op, task.op.defn.positions["mask"]
     mask, own = op.operands[position], task.inside(0)

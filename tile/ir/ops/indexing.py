@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tile.ir import semantics
 from tile.ir.declare import op
+from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import Trait
 from tile.ir.ops.shape import along, without
 from tile.ir.types import (
@@ -16,7 +17,6 @@ from tile.ir.types import (
     Scalar,
     Tile,
     Type,
-    is_power_of_two,
     require,
     with_element,
     with_shape,

@@ -13,17 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tile.ir.declare import op
-from tile.ir.types import (
-    I1,
-    Element,
-    Type,
-    is_power_of_two,
-    listed,
-    refuse_extent,
-    require,
-    unpadded_extent,
-    with_element,
-)
+from tile.ir.extents import is_power_of_two, refuse_extent, unpadded_extent
+from tile.ir.types import I1, Element, Type, listed, require, with_element
 
 # Widths of registers in bits by their constraint; `f` and `d` are registers of floats.
 WIDTHS = {"b": 1, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
@@ -123,7 +114,7 @@ def inline_asm(
     require(is_power_of_two(pack), f"the pack of inline_asm is a power of two, not {pack}")
     shapes = {with_element(ty, I1) for ty in x}
     require(len(shapes) <= 1, f"inline_asm takes values of one shape, not {listed(x)}")
-    extent = unpadded_extent(x[0]) if x else None
+    extent = unpadded_extent(x[0].shape) if x else None
     if extent is not None and (volatile or pack > 1):
         option = "volatile" if volatile else f"pack = {pack}"
         refuse_extent(f"inline_asm with {option}", x[0], extent)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tile.ir.declare import op
+from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.types import (
     FLOATS,
@@ -18,7 +19,6 @@ from tile.ir.types import (
     Pointer,
     Scalar,
     Type,
-    is_power_of_two,
     require,
     with_element,
 )

@@ -8,17 +8,8 @@ from typing import Any
 
 from tile.ir import semantics
 from tile.ir.declare import op
-from tile.ir.types import (
-    ALL,
-    I32,
-    Tile,
-    Type,
-    is_power_of_two,
-    refuse_extent,
-    require,
-    unpadded_extent,
-    with_shape,
-)
+from tile.ir.extents import is_power_of_two, refuse_extent, unpadded_extent
+from tile.ir.types import ALL, I32, Tile, Type, require, with_shape
 
 
 def _tile(name: str, x: Type) -> None:
@@ -131,7 +122,7 @@ def reshape(x: Type, *, shape: tuple[int, ...]) -> Type:
         f"{math.prod(shape)}",
     )
     result = with_shape(shape, x.element)
-    if unpadded_extent(x) is not None or unpadded_extent(result) is not None:
+    if unpadded_extent(x.shape) is not None or unpadded_extent(result.shape) is not None:
         for ty, (_, *inner) in _regrouped(x, result):
             for extent in inner:
                 if not is_power_of_two(extent):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tile.errors import CompilationError
 from tile.ir.dtype_members import NamedType, Signedness
+from tile.ir.extents import MAX_NUMEL
 from tile.ir.types import (
     BF16,
     F8E4M3,
@@ -23,7 +24,6 @@ from tile.ir.types import (
     I16,
     I32,
     I64,
-    MAX_NUMEL,
     SCALARS,
     U8,
     U16,

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from tile.errors import TileError
-from tile.ir.types import is_power_of_two
+from tile.ir.extents import is_power_of_two
 
 # Holders of elements: the registers of a lane, lanes of a warp, warps of a block of threads,
 # blocks of a cluster, and the offsets in shared memory.

@@ -106,7 +106,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from tile.ir.types import declare_layout
+from tile.ir.layout_kinds import declare_layout
 from tile.ir.value_parser import TokenReader
 from tile.simt.layouts import f2
 from tile.simt.layouts.dims import (

@@ -16,9 +16,10 @@ from tile.analysis.interval import Interval
 from tile.analysis.ranges import Ranges
 from tile.ir.core import Operation
 from tile.ir.declare import op
+from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import LAID_OUT
 from tile.ir.ops.shape import along
-from tile.ir.types import Tile, Type, is_power_of_two, require, without_layout
+from tile.ir.types import Tile, Type, require, without_layout
 
 
 @op(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tile.ir.core import Operation, Value
 from tile.ir.declare import shared_op, thread_op
+from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import Effect, Trait
 from tile.ir.ops.debug import unpadded
 from tile.ir.ops.memory import CacheModifier, Eviction, pointee
@@ -23,7 +24,6 @@ from tile.ir.types import (
     Pointer,
     Scalar,
     Type,
-    is_power_of_two,
     require,
     with_element,
 )

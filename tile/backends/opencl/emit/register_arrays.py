@@ -25,8 +25,9 @@ from typing import overload
 from tile.backends.opencl.target import Capabilities
 from tile.codegen.emitter import overlap
 from tile.ir.core import Function, Operation, Value
+from tile.ir.extents import is_power_of_two
 from tile.ir.ops import arith, memory
-from tile.ir.types import Fragment, Pointer, count_of, is_power_of_two
+from tile.ir.types import Fragment, Pointer, count_of
 from tile.simt import ops
 from tile.simt.layouts.f2 import multiply, terms, union
 

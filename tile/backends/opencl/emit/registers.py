@@ -23,9 +23,10 @@ from tile.backends.opencl.emit.types import is_bits, is_integer, unsigned
 from tile.codegen.emitter import element, nothing, overlap, register_offsets, thread_images
 from tile.errors import UnsupportedError
 from tile.ir.core import Operation, Value
+from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import memory, program
-from tile.ir.types import I1, Fragment, Pointer, count_of, is_power_of_two
+from tile.ir.types import I1, Fragment, Pointer, count_of
 from tile.simt import ops
 from tile.simt.layouts.dims import REGISTER
 from tile.simt.layouts.f2 import terms, union
