@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 from tile.errors import CompilationError
@@ -100,7 +101,7 @@ def _choose(
             return symbol
     if not all(isinstance(ty, Scalar) for ty in own):
         return None
-    return by_types.get((_common(own),) * len(own))
+    return by_types.get((reduce(common_type, own),) * len(own))
 
 
 def _holds(ty: Scalar, number: Number) -> bool:
@@ -110,13 +111,6 @@ def _holds(ty: Scalar, number: Number) -> bool:
     if ty.is_floating():
         return True
     return isinstance(number, int) and ty.min_value <= number <= ty.max_value
-
-
-def _common(types: Sequence[Scalar]) -> Scalar:
-    result = types[0]
-    for ty in types[1:]:
-        result = common_type(result, ty)
-    return result
 
 
 def _types(types: Iterable[Element]) -> str:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from tile.backends.interp.bytecode import Run, rule_in
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Elements, ResolvedAccess, Strided
-from tile.backends.interp.rules import optional_array
 from tile.backends.interp.shifted_reads import seen_read
 from tile.backends.interp.translate import Rules, pure, semantics_of
 from tile.backends.interp.values import (
@@ -25,6 +24,7 @@ from tile.backends.interp.values import (
     array_of,
     full,
     is_true,
+    optional_array,
 )
 from tile.backends.interp.virtual_memory import Memory
 from tile.ir.core import Operation

@@ -19,7 +19,14 @@ from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import BufferLanes, Elements
 from tile.backends.interp.translate import Rules, pure
-from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, is_true
+from tile.backends.interp.values import (
+    Array,
+    RunValue,
+    array_of,
+    broadcast_rows,
+    is_true,
+    optional_array,
+)
 from tile.backends.interp.virtual_memory import Memory
 from tile.errors import DeviceAssertionError
 from tile.ir.core import Operation
@@ -73,11 +80,6 @@ def store(op: Operation) -> Run:
         batch.launch.memory.store(address, array_of(value), optional_array(mask), elements)
 
     return run
-
-
-def optional_array(value: RunValue | None) -> Array | None:
-    """Return an operand that may be absent as an array."""
-    return None if value is None else array_of(value)
 
 
 @rule(memory.atomic_rmw, memory.atomic_cas)

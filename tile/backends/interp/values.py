@@ -166,6 +166,11 @@ def array_of(value: RegisterValue) -> Array:
     return value if isinstance(value, np.ndarray) else value.array()
 
 
+def optional_array(value: RegisterValue | None) -> Array | None:
+    """Return an operand that may be absent as an array."""
+    return None if value is None else array_of(value)
+
+
 def full(value: RegisterValue, shape: tuple[int, ...]) -> Array:
     """Return the value as an array of the tile's full shape; the program axis is kept as it is."""
     array = array_of(value)

@@ -27,7 +27,7 @@ from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Buffer, Elements, ResolvedAccess
 from tile.backends.interp.sanitizer.poison import Poisoned, PoisonKind, PoisonMask, poison_of
 from tile.backends.interp.tuning import TUNING
-from tile.backends.interp.values import Array, RunValue, array_of
+from tile.backends.interp.values import Array, RunValue, array_of, optional_array
 from tile.backends.interp.virtual_memory import FaultError
 from tile.checks import Check
 from tile.faults import Fault, FaultAddress
@@ -128,7 +128,7 @@ def check_operands(
     batch: ProgramBatch, site: Site, address: Any, mask: Any
 ) -> tuple[RunValue, Lanes]:
     """Report poison of an access's mask and address; return the plain address and the elements."""
-    lanes = Lanes(None if mask is None else array_of(mask))
+    lanes = Lanes(optional_array(mask))
     if type(mask) is Poisoned:
         undefined_mask = poison_of(mask, PoisonKind.UNDEFINED)
         if undefined_mask is not None:
@@ -228,7 +228,7 @@ class WrongElements:
     ) -> Fault:
         """Return the fault of these elements, at which the operation accesses `address`."""
         launch, row = self.batch.launch, int(self.batch.rows[self.index[0]])
-        addresses = None if address is None else array_of(address)
+        addresses = optional_array(address)
         spread = spread_in(self.batch, self.op.inputs[0].type.shape, self.wrong, addresses)
         return Fault(
             check,

@@ -49,6 +49,7 @@ from tile.backends.interp.values import (
     RunValue,
     array_of,
     broadcast_rows,
+    optional_array,
 )
 from tile.checks import Check, Checks
 from tile.faults import Fault
@@ -279,9 +280,9 @@ def load(op: Operation, plain: Run, checks: Checks) -> Run:
 
     def run(batch: ProgramBatch, address: Any, mask: Any, other: Any) -> RegisterValue:
         state, space = state_of(batch), batch.launch.memory
-        active = None if mask is None else array_of(mask)
+        active = optional_array(mask)
         address, lanes = check_operands(batch, site, address, mask)
-        fill = None if other is None else array_of(other)
+        fill = optional_array(other)
         resolved = resolve_access(batch, site, address, lanes.possible)
         accessed = valid_part(batch, site, lanes, resolved)
         value = space.read(accessed, fill)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -92,3 +93,11 @@ def index_table(layout: LinearLayout) -> Array:
     for column in columns:
         packed = np.concatenate([packed, packed ^ np.int32(column)])
     return packed.reshape(-1, 1 << len(names.get("register", ())))
+
+
+def tiles_of(fragments: Array, indices: Array, shape: tuple[int, ...]) -> Array:
+    """Return the tiles of all programs, from the fragments of their threads and an index table."""
+    programs = len(fragments) // len(indices)
+    tiles: Array = np.empty((programs, math.prod(shape)), fragments.dtype)
+    tiles[:, indices] = fragments.reshape(programs, *indices.shape)
+    return tiles.reshape(programs, *shape)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 
 from tile.backends.interp import rules as tile_rules
@@ -16,7 +13,7 @@ from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.rules import cluster, shared, tma, warp, wgmma
 from tile.backends.interp.simulator.rules import memory as memory_rules
-from tile.backends.interp.simulator.threads import index_table
+from tile.backends.interp.simulator.threads import index_table, tiles_of
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows, full
 from tile.errors import OutOfBoundsError
@@ -164,8 +161,4 @@ def _tiles(
     array = broadcast_rows(value, kind.shape, rows)
     if layout is None:
         return True, array
-    indices = index_table(layout)
-    programs = rows // len(indices)
-    tiles: Any = np.empty((programs, math.prod(layout.shape)), array.dtype)
-    tiles[:, indices] = array.reshape(programs, *indices.shape)
-    return False, tiles.reshape(programs, *layout.shape)
+    return False, tiles_of(array, index_table(layout), layout.shape)

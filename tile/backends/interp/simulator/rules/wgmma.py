@@ -18,12 +18,13 @@ from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_programs
 from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
 from tile.backends.interp.simulator.shared_memory import Touch
-from tile.backends.interp.simulator.threads import index_table
+from tile.backends.interp.simulator.threads import index_table, tiles_of
 from tile.backends.interp.translate import Rules
 from tile.backends.interp.values import Array, RunValue, array_of, broadcast_rows
 from tile.ir import semantics
 from tile.ir.core import Operation, Value
 from tile.ir.shared_type import Shared, shared_of
+from tile.ir.types import number_of
 from tile.simt import ops
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
@@ -85,8 +86,7 @@ def _rounded_dot(op: Operation) -> Callable[[Array, Array, Array], Array]:
     Tensor cores that keep few bits of a sum truncate it after each instruction's step along k.
     """
     precision, step = op["input_precision"], op["shape"][2]
-    element = op.inputs[0].type.element
-    bits = next((bits for dtype, bits in WGMMA_ACCUMULATOR_BITS if dtype is element), None)
+    bits = dict(WGMMA_ACCUMULATOR_BITS).get(number_of(op.inputs[0].type))
 
     def apply(a: Array, b: Array, acc: Array) -> Array:
         if bits is None:
@@ -112,11 +112,8 @@ class _RegisterOperand:
 
     def matrices(self, batch: ProgramBatch, value: RunValue) -> Array:
         """Return the matrices of all programs."""
-        array = broadcast_rows(value, self.indices.shape[1:], len(batch))
-        programs = len(batch) // len(self.indices)
-        tiles = np.empty((programs, self.shape[0] * self.shape[1]), array.dtype)
-        tiles[:, self.indices] = array.reshape(programs, *self.indices.shape)
-        return tiles.reshape(programs, *self.shape)
+        fragments = broadcast_rows(value, self.indices.shape[1:], len(batch))
+        return tiles_of(fragments, self.indices, self.shape)
 
     def fragments(self, tiles: Array) -> Array:
         """Return each thread's fragment of the matrices."""
