@@ -12,10 +12,11 @@ from random import Random
 from hypothesis import strategies as st
 
 from tile.ir.builder import Builder, create
-from tile.ir.core import Argument, Block, Function, Value
+from tile.ir.core import Block, Function, Value
 from tile.ir.ops import arith, control, debug, memory, program, shape
 from tile.ir.ops import math as math_ops
 from tile.ir.ops.arith import Predicate
+from tile.ir.parameters import Argument
 from tile.ir.types import I1, I8, I16, I32, U16, U32, Pointer, Scalar, Tile, Type, with_element
 
 BINARY = (

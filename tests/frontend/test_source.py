@@ -13,7 +13,7 @@ from tests.frontend.building import INTS, PTR, module_of, refusal, text_of
 from tile.errors import ArgumentTypeError, CompilationError
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
-from tile.ir.core import Argument
+from tile.ir.parameters import Argument
 from tile.ir.types import F32, I32, Pointer, Tile
 
 

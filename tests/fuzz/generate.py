@@ -29,9 +29,10 @@ from tests.fuzz.sizes import GRIDS, SHARED, SMALL, TILES, Sizes
 from tests.fuzz.statements import statements, store_tile
 from tests.fuzz.writer import Callee, Pick, Writer
 from tile.ir import semantics
-from tile.ir.core import Argument, Function
+from tile.ir.core import Function
 from tile.ir.module import Module
 from tile.ir.ops import arith, control, memory
+from tile.ir.parameters import Argument
 from tile.ir.printer import print_module
 from tile.ir.types import ALL, F32, FP8, I1, I32, I64, U32, Pointer, Scalar, Type, with_shape
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tests.fuzz.generate import Case
 from tile.frontend.python.code_generator import compile_function
-from tile.ir.core import Argument
 from tile.ir.numpy_dtypes import scalar_of
+from tile.ir.parameters import Argument
 from tile.ir.types import Pointer, Type
 from tile.runtime.compile import jitted
 

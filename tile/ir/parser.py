@@ -15,11 +15,12 @@ from tile.errors import TypeRuleError
 from tile.ir import predication
 from tile.ir.builder import Builder, create
 from tile.ir.compilation_context import nesting_error
-from tile.ir.core import SCHEDULE, Argument, Block, Function, Operation, Value
+from tile.ir.core import SCHEDULE, Block, Function, Operation, Value
 from tile.ir.declare import OPS
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import control
+from tile.ir.parameters import Argument
 from tile.ir.types import (
     SCALARS,
     Type,

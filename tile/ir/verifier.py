@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from tile.errors import TileError, TypeRuleError, VerificationError
-from tile.ir.core import Argument, Block, Function, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor, addresses_memory
 from tile.ir.extents import unpadded_extent
 from tile.ir.linker import refuse_unresolved
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
 from tile.ir.ops import control, reduce
+from tile.ir.parameters import Argument
 from tile.ir.printer import print_op
 from tile.ir.shared_type import Shared
 from tile.ir.types import Fragment, Tile, Type, listed, without_layout

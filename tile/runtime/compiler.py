@@ -18,10 +18,10 @@ from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
 from tile.frontend.python.value_trees import item_names
 from tile.ir.compilation_context import compilation, deepest_location, nesting_error
-from tile.ir.core import Argument
 from tile.ir.debug_info import DebugSteps
 from tile.ir.descriptor_type import addresses_memory
 from tile.ir.ops.debug import breakpoint_
+from tile.ir.parameters import Argument
 from tile.ir.parser import parse_module
 from tile.ir.passes import refuse_unknown
 from tile.language.base.compile_options import default_dot_input_precision, num_warps

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from tile.analysis.uniformity import launch_address, launch_value
 from tile.ir.block_address import AxisIndices, axis_indices, block_address
 from tile.ir.builder import Builder
-from tile.ir.core import Argument, Block, Function, Operation, Value
+from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.descriptor_type import Descriptor, Padding
 from tile.ir.effects import constant_of
 from tile.ir.linker import refuse_unresolved
 from tile.ir.module import Module
 from tile.ir.ops import arith, control, descriptor, memory
 from tile.ir.ops.memory import Order
+from tile.ir.parameters import Argument
 from tile.ir.passes import module_pass
 from tile.ir.types import Type
 from tile.transforms.canonicalize import canonicalize

@@ -14,7 +14,7 @@ import tile
 import tile.language as tl
 from tile import triton_c
 from tile.frontend.python.code_generator import compile_function
-from tile.ir.core import Argument
+from tile.ir.parameters import Argument
 from tile.ir.types import F32, I32, Pointer
 from tile.transforms.pass_pipeline import optimize
 

@@ -39,11 +39,12 @@ from tile.frontend.python.value_trees import (
 )
 from tile.ir.builder import Builder
 from tile.ir.compilation_context import nesting_error
-from tile.ir.core import Argument, Function, Operation
+from tile.ir.core import Function, Operation
 from tile.ir.debug_info import DebugSteps
 from tile.ir.module import Module
 from tile.ir.ops import control
 from tile.ir.ops.debug import StepKind, breakpoint_
+from tile.ir.parameters import Argument
 from tile.ir.rewriter import erase_unused
 from tile.ir.types import Pointer, Scalar, Type
 from tile.language.base.builtin import suggestion

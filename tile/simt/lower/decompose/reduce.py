@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tile.ir.builder import Builder
-from tile.ir.core import Block, Operation, Value, clone
+from tile.ir.core import Block, Operation, Value, clone_block
 from tile.ir.expressions import Expression
 from tile.ir.op_definition import OpDef
 from tile.ir.ops import arith, control, shape
@@ -57,15 +57,7 @@ def combining_region(elements: Sequence[Type], combine: Combine) -> Block:
 
 def clone_region(region: Block) -> Region:
     """Return a builder of clones of a region."""
-
-    def copy() -> Block:
-        block = Block([arg.type for arg in region.args], [arg.name for arg in region.args])
-        mapping = dict(zip(region.args, block.args, strict=True))
-        for op in region:
-            block.append(clone(op, mapping))
-        return block
-
-    return copy
+    return lambda: clone_block(region, {})
 
 
 def elementwise_region(kind: ReduceKind, element: Type, propagate_nan: bool = False) -> Region:
