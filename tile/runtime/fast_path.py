@@ -52,8 +52,6 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tile.backends.base import Grid
 from tile.backends.capabilities import (
     CallGuards,
@@ -63,9 +61,8 @@ from tile.backends.capabilities import (
     Passed,
     ReaderOf,
 )
-from tile.config import Config, Origin, config
+from tile.config import Config, config
 from tile.frontend.python.source import Parameter
-from tile.language.base.constexpr import constexpr
 from tile.runtime.arguments.autograd import NoteWrites
 from tile.runtime.arguments.overlap import overlap_test, tensor_extent
 from tile.runtime.arguments.tensor_descriptor import make_descriptors_by
@@ -75,6 +72,7 @@ from tile.runtime.callbacks import LAUNCH_CALLBACKS
 from tile.runtime.fast_path_source import Writer
 from tile.runtime.grid import LIMITS, normalize_grid
 from tile.runtime.kernel import CompiledKernel
+from tile.runtime.key_parts import UNREADABLE, constant_tuple, scoped_settings, wide_integer
 from tile.runtime.signature import DIVISOR, Path
 from tile.runtime.specialize import Rule, divisor_of
 from tile.tracebacks import GENERATED, trim
@@ -88,9 +86,6 @@ SlowPath = Callable[..., CompiledKernel]
 ABSENT = object()  # the default of all arguments
 
 MOST_CACHES = 8  # of a launch function; a call tries each, which takes 0.07 us
-
-# Exceptions of reading arguments that differ from those for which the plan was built.
-UNREADABLE = (AttributeError, RuntimeError, TypeError, ValueError)
 
 
 class FastPathEntry(NamedTuple):
@@ -409,20 +404,6 @@ def _guards(
     return CallGuards(LIMITS, states, *every)
 
 
-class _CheckedError(RuntimeError):
-    """Checks of a `with` block are active, which only an ordinary launch supports."""
-
-
-def scoped_settings() -> tuple[str]:
-    """Return the part of a key for the settings of a `with` block.
-
-    Raises one of `UNREADABLE` for checks, which only an ordinary launch supports.
-    """
-    if config.origin("sanitize") is Origin.SCOPE:
-        raise _CheckedError
-    return (config.backend,)
-
-
 def _compile_functions(
     writer: Writer, names: Mapping[str, Any], *, watching: bool
 ) -> tuple[Callable[..., Any], LaunchFunction]:
@@ -441,32 +422,6 @@ def merge_arguments(
     return (*(value for value in args if value is not ABSENT), *rest), {**named, **more}
 
 
-def _items(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the part of a key for a constant tuple: with types, as 1, 1.0 and True are equal.
-
-    Raises `TypeError` for items that no key tells apart.
-    """
-    kinds = tuple(map(type, value))
-    if kinds.count(int) == len(kinds):
-        return value
-    if any(issubclass(kind, np.generic | constexpr) for kind in kinds):
-        raise TypeError
-    return kinds, *(_item(item, kind) for item, kind in zip(value, kinds, strict=True))
-
-
-def _item(value: Any, kind: type) -> Any:
-    if kind is float:
-        return value.hex()
-    return _items(value) if kind is tuple else value
-
-
-def _wide(value: int) -> tuple[int, bool]:
-    """Return the part of a key for integers that do not fit 32 bits, as items of tuples may be."""
-    if type(value) is not int:
-        raise TypeError
-    return divisor_of(value % DIVISOR), value <= 0x7FFF_FFFF_FFFF_FFFF
-
-
 # What all generated functions refer to by name.
 _NAMES: dict[str, Any] = {
     "absent": ABSENT,
@@ -478,9 +433,9 @@ _NAMES: dict[str, Any] = {
     "trim": trim,
     "divisors": tuple(map(divisor_of, range(DIVISOR))),
     "grid_extents": normalize_grid,
-    "wide": _wide,
+    "wide": wide_integer,
     "plain": is_plain_tensor,
-    "items": _items,
+    "items": constant_tuple,
 }
 
 

@@ -30,7 +30,7 @@ from tile.ops.core.array_arguments import is_array
 from tile.ops.core.list_keys import LISTS, ListKeys, UnplannedError, same_items
 from tile.ops.core.recorder import RECORDER
 from tile.runtime.arguments.torch_tensors import is_plain_tensor, only_cuda_numbered
-from tile.runtime.fast_path import UNREADABLE, scoped_settings
+from tile.runtime.key_parts import UNREADABLE, scoped_settings
 from tile.runtime.launch_hooks import active_observer
 
 Accept = Callable[[Any], bool]

@@ -51,7 +51,6 @@ from tile.runtime.autotuning.configs import Config, KernelWrapper
 from tile.runtime.autotuning.trial import prepare
 from tile.runtime.fast_path import (
     ABSENT,
-    UNREADABLE,
     FastPathEntry,
     LaunchPlan,
     Shape,
@@ -62,6 +61,7 @@ from tile.runtime.fast_path import (
 )
 from tile.runtime.fast_path_source import PLAIN_KEYS, Writer
 from tile.runtime.jit import JITFunction
+from tile.runtime.key_parts import UNREADABLE
 from tile.runtime.launch_hooks import active_observer
 from tile.tracebacks import GENERATED, trim
 
