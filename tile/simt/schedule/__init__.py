@@ -9,6 +9,7 @@ trip_count           future iterations of a loop, and whether they exist
 hoist_loads          loads before operations in which threads wait for each other
 slice_dots           k-slices of FMA dots
 dot_slices           how many they are
+buffered_operands    operands that are loaded from buffers, of which slices are taken
 reload_operands      loop-invariant dot operands in shared memory instead of registers
 resources            registers of loops, and what threads and programs may take of a multiprocessor
 shared_memory        the part of it that is shared memory

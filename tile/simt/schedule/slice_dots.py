@@ -9,7 +9,7 @@ from tile.ir.builder import create
 from tile.ir.core import Block, Function, Operation, Value
 from tile.ir.module import Module
 from tile.ir.op_definition import Level
-from tile.ir.ops import arith, control, dot, shape
+from tile.ir.ops import arith, control, dot
 from tile.ir.passes import module_pass
 from tile.ir.shared_type import Shared
 from tile.ir.types import F16, F32, I32, with_layout, with_shape
@@ -20,6 +20,7 @@ from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import fma_operand_layouts
 from tile.simt.layouts.shared_access import Banks
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, tile_type
+from tile.simt.schedule.buffered_operands import RELABELED, BufferedOperand
 from tile.simt.schedule.dot_slices import K_AXES, is_sliced, slice_extent, stored_extent
 from tile.simt.schedule.pipeline_loops.buffer_readers import CHEAP_IN_ANY_LAYOUT
 from tile.simt.target import GENERIC, SimtTarget
@@ -61,48 +62,35 @@ def _cut_all(function: Function, target: SimtTarget) -> None:
 
 # -- operands
 
-# Operations that relabel a tile, which views of its buffer replace.
-_RELABELED = frozenset({shape.trans, shape.reshape, shape.expand_dims})
-
 
 @dataclass(frozen=True)
 class _Operand:
     """An operand of a dot, and the buffer that its k-slices are loaded from.
 
-    The operand is `source` after the operations `between`, of which the `casts` are done to each
-    slice. `mem` is the buffer, with the operand's axes; None if `source` is in registers and has no
-    buffer yet. `axis` is the axis of k.
+    `source` is the tile, of which a load from a buffer, `loaded`, is the operand after some
+    operations. Of these, the `casts` are done to each slice. `mem` is the buffer, with the
+    operand's axes; None if `source` is in registers and has no buffer yet. `axis` is the axis of k.
     """
 
     axis: int
     source: Value
     read_layout: LinearLayout
     mem: Value | None = None
-    between: tuple[Operation, ...] = ()
+    loaded: BufferedOperand | None = None
 
     @classmethod
     def of(cls, build: LayoutBuilder, value: Value, axis: int) -> _Operand:
-        between: list[Operation] = []
-        layout, op = layout_of(value), value.op
-        while op is not None and op.defn in CHEAP_IN_ANY_LAYOUT:
-            between.insert(0, op)
-            op = op.inputs[0].op
-        if op is not None and op.defn is ops.shared.local_load and not op["mask"]:
-            mem: Value = op["mem"]
-            for each in between:
-                if each.defn is shape.trans:
-                    mem = build(ops.shared.local_trans, mem, order=each["order"])
-                elif each.defn in _RELABELED:
-                    extents = each.result.type.shape
-                    mem = build(ops.shared.local_reshape, mem, shape=extents)
-            return cls(axis, op.result, layout, mem, tuple(between))
+        layout, loaded = layout_of(value), BufferedOperand.of(value, CHEAP_IN_ANY_LAYOUT)
+        if loaded is not None:
+            return cls(axis, loaded.load.result, layout, loaded.buffer(build), loaded)
         op = value.op
         converted = op is not None and op.defn is ops.layout.convert_layout
         return cls(axis, op.inputs[0] if op is not None and converted else value, layout)
 
     @property
     def casts(self) -> list[Operation]:
-        return [op for op in self.between if op.defn not in (*_RELABELED, arith.hint)]
+        between = self.loaded.between if self.loaded else ()
+        return [op for op in between if op.defn not in (*RELABELED, arith.hint)]
 
     def stored(self, build: LayoutBuilder, part: int, extent: int, banks: Banks) -> _Operand:
         """Return the operand with a buffer for `part` elements of k; store it there if it fits."""
@@ -119,7 +107,7 @@ class _Operand:
     def is_whole(self) -> bool:
         """True if the buffer has all of k."""
         assert self.mem is not None
-        return bool(self.between) or tuple(self.mem.type.shape) == self.source.type.shape
+        return self.loaded is not None or tuple(self.mem.type.shape) == self.source.type.shape
 
     def read(self, build: LayoutBuilder, number: Value, layout: LinearLayout) -> Value:
         """Load slice number `number` of the operand from the buffer, in a layout."""
@@ -129,13 +117,6 @@ class _Operand:
         for each in self.casts:
             loaded = build(each.defn, loaded, **each.attributes)
         return loaded
-
-    def forget(self) -> None:
-        """Erase the load of the whole buffer, unless it has other users."""
-        assert self.source.op is not None
-        for op in (*reversed(self.between), self.source.op):
-            if not op.result.uses:
-                op.erase()
 
 
 # -- loops
@@ -155,8 +136,9 @@ def _cut(op: Operation, target: SimtTarget) -> None:
     wide = build(arith.cast, acc, to=F32) if acc.type.element == F16 else acc
     total = _SlicedDot(build, op, operands, k // part, part // extent).by_parts(wide)
     op.replace_by([total if wide is acc else build(arith.cast, total, to=F16)])
-    for index in {0, 1} - {*missing}:
-        operands[index].forget()
+    for operand in operands:
+        if operand.loaded is not None:
+            operand.loaded.erase()
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,16 @@ Sums stay in the order of k. docs/notes/scheduling.md has figures.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tile.ir.core import Operation, Value
-from tile.ir.ops import control, shape
+from tile.ir.ops import control
 from tile.ir.types import I32, number_of, with_layout, with_shape
 from tile.simt import ops
 from tile.simt.layouts.dims import WARP
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, register_count
+from tile.simt.schedule.buffered_operands import RELABELED, BufferedOperand
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.resources import Resources
@@ -62,10 +62,11 @@ def defer_last_slice(loop: Operation, schedule: LoopSchedule, resources: Resourc
     if len(dots) != 1 or not _is_accumulated(dots[0]):
         return None
     plan = _plan(dots[0], loop, resources)
-    sources = [_Source.of(value) for value in dots[0].inputs[: len(K_AXES)]]
-    if plan is None or not all(sources):
+    operands = [BufferedOperand.of(value, RELABELED) for value in dots[0].inputs[: len(K_AXES)]]
+    sources = [source for source in operands if source is not None and source.is_single]
+    if plan is None or len(sources) < len(operands):
         return None
-    loads, slices = _slices(dots[0], [source for source in sources if source], plan.instruction)
+    loads, slices = _slices(dots[0], sources, plan.instruction)
     schedule.add(Point(loads), Rank.DEFERRED_DOTS, 1, [slices[-1]])
     return Point(slices[0], after=True) if plan.is_tight else Point(loads)
 
@@ -80,51 +81,6 @@ def _is_accumulated(dot: Operation) -> bool:
         and [user.defn for user in dot.result.users] == [control.yield_]
         and block.yielded[acc.index - 1] is dot.result
     )
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The load of an operand from a buffer, and what relabels it after that, for its dot alone."""
-
-    load: Operation
-    between: tuple[Operation, ...]
-
-    @classmethod
-    def of(cls, operand: Value) -> _Source | None:
-        """Return the source of an operand, if it is one."""
-        between: list[Operation] = []
-        op = operand.op
-        while op is not None and op.defn in _VIEWS and len(list(op.result.uses)) == 1:
-            between.insert(0, op)
-            op = op.inputs[0].op
-        if op is None or op.defn is not ops.shared.local_load or op["mask"]:
-            return None
-        return cls(op, tuple(between)) if len(list(op.result.uses)) == 1 else None
-
-    def buffer(self, build: LayoutBuilder) -> Value:
-        """Return the buffer, with the operand's axes."""
-        mem: Value = self.load["mem"]
-        for op in self.between:
-            mem = build(_VIEWS[op.defn], mem, **_view_attributes(op))
-        return mem
-
-    def erase(self) -> None:
-        for op in (*reversed(self.between), self.load):
-            op.erase()
-
-
-# Operations that relabel a tile, and those that relabel a buffer in the same way.
-_VIEWS = {
-    shape.trans: ops.shared.local_trans,
-    shape.reshape: ops.shared.local_reshape,
-    shape.expand_dims: ops.shared.local_reshape,
-}
-
-
-def _view_attributes(op: Operation) -> dict[str, object]:
-    if op.defn is shape.trans:
-        return {"order": op["order"]}
-    return {"shape": tuple(op.result.type.shape)}
 
 
 class _Plan(NamedTuple):
@@ -169,7 +125,7 @@ def _plan(dot: Operation, loop: Operation, resources: Resources) -> _Plan | None
 
 
 def _slices(
-    dot: Operation, sources: Sequence[_Source], instruction: MmaShape
+    dot: Operation, sources: Sequence[BufferedOperand], instruction: MmaShape
 ) -> tuple[Operation, Sequence[Operation]]:
     """Replace a dot by those of its slices; return the first load of the second, and the dots."""
     build = LayoutBuilder.before(dot)
