@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tile.ir.core import Operation, Value
-from tile.ir.ops import control
 from tile.ir.types import I32, number_of, with_layout, with_shape
 from tile.simt import ops
 from tile.simt.layouts.dims import WARP
@@ -31,6 +30,7 @@ from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, register_co
 from tile.simt.schedule.buffered_operands import RELABELED, BufferedOperand
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
+from tile.simt.schedule.pipeline_loops.wgmma_overlap import only_accumulates
 from tile.simt.schedule.resources import Resources
 
 # The most bytes of k of a slice: 1024 cubed of f64 in steps of 32 elements takes 44.7 us in slices
@@ -59,7 +59,7 @@ def defer_last_slice(loop: Operation, schedule: LoopSchedule, resources: Resourc
     """
     (body,) = loop.regions
     dots = [op for op in body if op.defn is ops.mma.mma_dot]
-    if len(dots) != 1 or not _is_accumulated(dots[0]):
+    if len(dots) != 1 or not only_accumulates(dots[0], dots[0].result):
         return None
     plan = _plan(dots[0], loop, resources)
     operands = [BufferedOperand.of(value, RELABELED) for value in dots[0].inputs[: len(K_AXES)]]
@@ -69,18 +69,6 @@ def defer_last_slice(loop: Operation, schedule: LoopSchedule, resources: Resourc
     loads, slices = _slices(dots[0], sources, plan.instruction)
     schedule.add(Point(loads), Rank.DEFERRED_DOTS, 1, [slices[-1]])
     return Point(slices[0], after=True) if plan.is_tight else Point(loads)
-
-
-def _is_accumulated(dot: Operation) -> bool:
-    """Return True if the loop around a dot uses the accumulator for nothing else."""
-    acc, block = dot.inputs[2], dot.block
-    return (
-        block is not None
-        and acc.owner is block
-        and len(list(acc.uses)) == 1
-        and [user.defn for user in dot.result.users] == [control.yield_]
-        and block.yielded[acc.index - 1] is dot.result
-    )
 
 
 class _Plan(NamedTuple):

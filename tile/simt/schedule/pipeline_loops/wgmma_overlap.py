@@ -364,11 +364,17 @@ def completes_in_block(dot: Operation) -> bool:
 
 def _is_loop_carried(dot: Operation) -> bool:
     """Return True if a wgmma's accumulator is loop-carried and has no other use in the loop."""
-    body, (wait,) = dot.block, dot.result.users
+    (wait,) = dot.result.users
+    return only_accumulates(dot, wait.result)
+
+
+def only_accumulates(dot: Operation, result: Value) -> bool:
+    """Return True if the result of a dot is its accumulator in the next iteration, and no more."""
+    body, uses = dot.block, list(result.uses)
     assert body is not None
-    if len(wait.result.uses) != 1:
+    if len(uses) != 1:
         return False
-    ((end, index),) = wait.result.uses
+    ((end, index),) = uses
     if end.defn is not control.yield_ or end.block is not body:
         return False
     return list(body.args[index + 1].uses) == [(dot, 2)]
