@@ -39,11 +39,11 @@ from tile.simt.ops.layout_inference import layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point
 from tile.simt.schedule.pipeline_loops.lower_loads import lower_async_loads, lower_shared_loads
+from tile.simt.schedule.pipeline_loops.multicast import UnsuitableLoopError
 from tile.simt.schedule.pipeline_loops.recompute_operands import recompute_operands
 from tile.simt.schedule.pipeline_loops.reload_tiles import reload_tiles
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner, specialize_option
 from tile.simt.schedule.pipeline_loops.warp_specialize import (
-    CannotSpecializeError,
     Specialization,
     plan_in_flight,
 )
@@ -215,7 +215,7 @@ def _specialize(
         specialization = Specialization(planner, chosen, stores, fewer_stages=bool(asked))
         planner.rely_on_unwritten(specialization.repeated, function.walk())
         specialization.build(schedules, multicast=multicast)
-    except CannotSpecializeError as error:
+    except UnsuitableLoopError as error:
         where = "" if error.op.loc is None else f", at {error.op.loc}"
         for loop in asked:
             warn(f"{_UNCHANGED}: {error}{where}", loop.loc)

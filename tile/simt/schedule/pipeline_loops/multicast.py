@@ -37,8 +37,8 @@ from tile.simt.schedule.pipeline_loops.multi_buffer import BufferedLoad
 _AXIS = 0  # of the grid, along which peers differ
 
 
-class CannotMulticastError(Exception):
-    """Loads of a kernel cannot be multicast, for the reason that is the message."""
+class UnsuitableLoopError(Exception):
+    """Loads cannot be multicast, or get a producer, for the reason that is the message."""
 
     def __init__(self, reason: str, op: Operation) -> None:
         super().__init__(reason)
@@ -54,7 +54,7 @@ class Pairing:
     """
 
     def __init__(self, function: Function, loops: Sequence[Operation]) -> None:
-        """Raises `CannotMulticastError` if such loops are no pairing."""
+        """Raises `UnsuitableLoopError` if such loops are no pairing."""
         self.variation = uniformity(function, _AXIS)
         self.peers: dict[Value, Value] = {}
         self.root: Operation | None = None
@@ -63,14 +63,14 @@ class Pairing:
         roots = dict.fromkeys([loop, *loop.ancestors()][-1] for loop in loops)
         for op in (op for loop in loops for op in (loop, *loop.ancestors())):
             if not all(map(self.is_same, op.inputs[op in roots : 3])):
-                raise CannotMulticastError("its end or step depends on the program", op)
+                raise UnsuitableLoopError("its end or step depends on the program", op)
         for root in roots:
             lower = root.inputs[0]
             if not self.is_same(lower):
                 if not self.can_compute(lower):
-                    raise CannotMulticastError("its start is not known in other programs", root)
+                    raise UnsuitableLoopError("its start is not known in other programs", root)
                 if len(roots) > 1:
-                    raise CannotMulticastError(
+                    raise UnsuitableLoopError(
                         "another loop follows, after a start by program", root
                     )
                 self.root = root

@@ -56,14 +56,14 @@ from tile.simt.schedule.pipeline_loops.buffer_readers import (
     register_operand_dots,
     stage_readers,
 )
-from tile.simt.schedule.pipeline_loops.channels import TmaChannel
+from tile.simt.schedule.pipeline_loops.channels import TmaChannel, mbarriers_type
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
 from tile.simt.schedule.pipeline_loops.multi_buffer import (
     BufferedLoad,
     count_through,
     in_stages,
 )
-from tile.simt.schedule.pipeline_loops.multicast import CannotMulticastError, Pairing
+from tile.simt.schedule.pipeline_loops.multicast import Pairing, UnsuitableLoopError
 from tile.simt.schedule.pipeline_loops.select_loads import LoopPlan, LoopPlanner
 from tile.simt.schedule.pipeline_loops.wgmma_overlap import (
     InFlightWgmma,
@@ -80,16 +80,6 @@ from tile.simt.schedule.resources import (
 from tile.simt.schedule.shared_memory import ALIGNMENT, BufferRead, align_up
 from tile.tracebacks import warn
 from tile.transforms.dce import dependences, retain
-
-MBARRIER_BYTES = 8
-
-
-class CannotSpecializeError(Exception):
-    """A kernel cannot be warp-specialized, for the reason that is the message."""
-
-    def __init__(self, reason: str, op: Operation) -> None:
-        super().__init__(reason)
-        self.op = op
 
 
 @dataclass(frozen=True)
@@ -110,7 +100,7 @@ class ChannelLoads:
     @property
     def bytes(self) -> int:
         """The size of one stage, in bytes."""
-        return sum(each.buffer.stage_bytes for each in self.loads) + 2 * MBARRIER_BYTES
+        return sum(each.buffer.stage_bytes for each in self.loads) + 2 * mbarriers_type(1).bytes
 
 
 @dataclass(frozen=True)
@@ -159,7 +149,7 @@ class Specialization:
         fewer_stages: True if channels may have fewer stages than the plans: buffers of the program
             that share memory with those of the loops otherwise are live at the same time now.
 
-        Raises `CannotSpecializeError` if that cannot be.
+        Raises `UnsuitableLoopError` if that cannot be.
         """
         self.function, self.resources, self.plans = planner.function, planner.resources, plans
         self.loops = [_specialized(plan, self.resources) for plan in plans]
@@ -168,7 +158,7 @@ class Specialization:
         repeatable = planner.repeatable_loads()
         self.repeated = self._check_scalar(loads, repeatable)
         for outer in planner.outer_loads(plans):
-            with suppress(CannotSpecializeError):
+            with suppress(UnsuitableLoopError):
                 self.repeated |= self._check_scalar([outer], repeatable)
                 assert outer.load.parent is not None
                 loop, group = outer.load.parent, ChannelLoads((outer,))
@@ -188,7 +178,7 @@ class Specialization:
                 break
         self.bytes = self.stages * stage + other
         if self.stages < (2 if fewer_stages else planned):
-            raise CannotSpecializeError(
+            raise UnsuitableLoopError(
                 f"its channels would have {self.stages} stages: of {left} bytes of shared memory, "
                 f"a stage takes {stage}",
                 plans[0].loop,
@@ -251,11 +241,11 @@ class Specialization:
     def _check_nesting(self) -> None:
         if not self.function.kernel:
             reason = "it is in a function that is not inlined"
-            raise CannotSpecializeError(reason, self.plans[0].loop)
+            raise UnsuitableLoopError(reason, self.plans[0].loop)
         for each in self.loops:
             for outer in each.loop.ancestors():
                 if outer.defn is not control.for_:
-                    raise CannotSpecializeError(f"it is nested in `{outer.name}`", each.loop)
+                    raise UnsuitableLoopError(f"it is nested in `{outer.name}`", each.loop)
 
     def _other_bytes(self) -> int:
         """Return the bytes that the kernel takes besides the channels, while these are live."""
@@ -290,9 +280,9 @@ class Specialization:
                 continue
             needed = values.intersection((*op.inputs, *op.results))
             if any(isinstance(value.type, Tile) for value in needed):
-                raise CannotSpecializeError("the address of a load needs a tile", op)
+                raise UnsuitableLoopError("the address of a load needs a tile", op)
             if not (is_pure(op) or op.has_trait(Trait.LOOP) or op in repeatable):
-                raise CannotSpecializeError(
+                raise UnsuitableLoopError(
                     f"the address of a load needs a `{op.name}`, which may be done only once", op
                 )
         return repeatable.intersection(ops)
@@ -317,7 +307,7 @@ class Specialization:
         warps, resources, loop = self.warps, self.resources, self.plans[0].loop
         needed, at_entry = _instruction_registers(self.function), resources.at_entry(warps)
         if needed > at_entry:
-            raise CannotSpecializeError(
+            raise UnsuitableLoopError(
                 f"a wgmma takes {needed} registers of each thread, and the "
                 f"{warps + PRODUCER_WARPS} warps have {at_entry} at entry",
                 loop,
@@ -326,7 +316,7 @@ class Specialization:
         tiles = max(pressure(plan.loop, live, resources.target, dead) for plan in self.plans)
         left = resources.consumer_registers(warps)
         if left < min(tiles, MOST_PROGRAM_REGISTERS) and tiles <= resources.without_producer(warps):
-            raise CannotSpecializeError(
+            raise UnsuitableLoopError(
                 f"the tiles of a thread take {tiles} registers, and a producer leaves {left} to "
                 f"each thread of {warps} warps",
                 loop,
@@ -339,7 +329,7 @@ class Specialization:
         """Pair the programs of clusters in all loops; warn if no load can be multicast."""
         try:
             pairing = Pairing(self.function, [plan.loop for plan in self.plans])
-        except CannotMulticastError as error:
+        except UnsuitableLoopError as error:
             warn(f"num_ctas={cluster.PAIR} multicasts no loads of this loop: {error}", error.op.loc)
             return None
         loads = chain.from_iterable(plan.async_loads for plan in self.plans)
@@ -416,9 +406,9 @@ def plan_in_flight(plan: LoopPlan, resources: Resources) -> InFlightWgmma | None
 def _specialized(plan: LoopPlan, resources: Resources) -> SpecializedLoop:
     for load in plan.async_loads:
         if not load.tma:
-            raise CannotSpecializeError("a load of its loop is no TMA load", load.load)
+            raise UnsuitableLoopError("a load of its loop is no TMA load", load.load)
     if plan.double_buffered:
-        raise CannotSpecializeError("an operand that it computes is double-buffered", plan.loop)
+        raise UnsuitableLoopError("an operand that it computes is double-buffered", plan.loop)
     in_flight = plan_in_flight(plan, resources)
     by_dots: dict[frozenset[Operation], list[BufferedLoad]] = {}
     for load in plan.async_loads:
