@@ -55,11 +55,16 @@ def depthwise_kernel(
     COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr,
     PLANES: tl.constexpr,
+    BLOCKS_FIRST: tl.constexpr,
 ):
     height, width, out_height, out_width = sizes
     GROUPS: tl.constexpr = ROWS * COLUMNS
     down, across = tl.cdiv(out_height, ROWS), tl.cdiv(out_width, ADJACENT * COLUMNS)
-    tile_row, tile_column = tl.program_id(0) // across, tl.program_id(0) % across
+    number, block = tl.program_id(0), tl.program_id(1)
+    if BLOCKS_FIRST:
+        blocks = tl.cdiv(filters, BLOCK)
+        number, block = number // blocks, number % blocks
+    tile_row, tile_column = number // across, number % across
     n = (tile_row // down).to(tl.int64)
     # Warps have rows of their own, or lanes have pixels of a row.
     group = tl.arange(0, GROUPS)[:, None]
@@ -67,7 +72,7 @@ def depthwise_kernel(
     p = tile_row % down * ROWS + row
     q = (tile_column * COLUMNS + place) * ADJACENT
     x_ptr, filters_ptr, out_ptr = x_ptr + starts[0], filters_ptr + starts[1], out_ptr + starts[2]
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    column = block * BLOCK + tl.arange(0, BLOCK)[None, :]
     exists = (p < out_height) & (column < filters)
     top, left = p * step[0] + first[0], q * STEP + first[1]
     channel = column // multiple
@@ -122,7 +127,11 @@ def depthwise(
     flipped = filters.strides[2] < 0
     if flipped:
         filters = filters.phase((0, window[1] - 1), (1, -1), filters.shape[1:3])
-    launch(depthwise_kernel, (batches * pixels.count(p, q), tile.cdiv(count, pixels.block)))(
+    tiles, blocks = batches * pixels.count(p, q), tile.cdiv(count, pixels.block)
+    # Blocks of the same pixels run one after the other, and share lines of the cache. A grid with
+    # tiles along its second axis takes .3 to .9 us longer (H200, 2026-11-30).
+    blocks_first = blocks > 1 and not pixels.planes
+    launch(depthwise_kernel, (tiles * blocks, 1) if blocks_first else (tiles, blocks))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
         *(count, filters.shape[0], windows.first, windows.step, windows.apart),
@@ -138,5 +147,6 @@ def depthwise(
         COLUMNS=pixels.columns,
         BLOCK=pixels.block,
         PLANES=pixels.planes,
+        BLOCKS_FIRST=blocks_first,
         **pixels.options(call.backend),
     )
