@@ -35,6 +35,14 @@ from tile.simt.schedule.pipeline_loops.wgmma_overlap import find_in_flight, sche
 from tile.simt.schedule.resources import Resources
 from tile.simt.schedule.shared_memory import OperandUse
 
+# Of buffers with so many, copies that are issued a stage less early take less time than a second
+# barrier in each iteration. H200, 2026-11-30, us before and so: convolution task 4 of goals.py by
+# 64 x 64 x 128, 4 warps, 6 stages 15.8, 14.6; task 3 by 128 x 128 x 64, 8 warps, 6 20.6, 17.6; f16
+# by cp.async, 4096 cubed by 128 x 256 x 32, 8 warps, 6 217, 207, 1024 cubed by 64 x 128 x 64, 4
+# warps, 8 7.33, 6.80. With fewer, loads may come too late: the last one with 5 7.36, 7.63, 256 x
+# 4096 x 4096 20.8, 22.9; 4096 cubed by 128 x 128 x 64, 4 warps, with 4 213, 242.
+ENOUGH_STAGES = 6
+
 
 def lower_shared_loads(plan: LoopPlan, schedule: LoopSchedule, point: Point) -> None:
     """Schedule the loads of a loop that threads do one iteration early, at a point.
@@ -66,7 +74,10 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     reads of a stage in the iteration before from the copies to that stage that are issued then.
     wgmmas that stay in flight into the next iteration (`wgmma_overlap`) are complete once the
     next iteration has issued its first wgmmas; only then are the copies to the buffers that they
-    read issued. The operands that are `double_buffered` get two buffers each.
+    read issued, which takes a second barrier. cp.async copies to buffers of `ENOUGH_STAGES` are
+    issued in front of these wgmmas, to the stage that was read two iterations before: all warps
+    have waited for that at the first barrier. The operands that are `double_buffered` get two
+    buffers each.
 
     TMA loads complete on mbarriers, other copies in commit groups. Where a wgmma need only wait for
     copies, those of later iterations are issued after it. Copies of a loop whose iterations have
@@ -84,6 +95,9 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
     cp_async = tuple(load for load in plan.async_loads if not load.tma)
     channels: dict[Channel, Sequence[BufferedLoad]] = {}
     carried = in_flight is not None and bool(in_flight.loop_carried)
+    free = 1
+    if carried and not (tma or plan.resident) and plan.stages >= ENOUGH_STAGES:
+        point, free = Point(), 2
     readers = 0 if carried else _releasing_warps(plan, resources)
     if tma:
         channels[TmaChannel(build, tma, readers)] = tma
@@ -97,7 +111,7 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
         issued = channel.issue(top, loads, addresses, iteration)
         if loads is cp_async:
             issued = [*indices, *issued]
-        early = issue_stage(loads[0].issue, plan.stages, free=0 if plan.resident else 1)
+        early = issue_stage(loads[0].issue, plan.stages, free=0 if plan.resident else free)
         if readers and isinstance(channel, TmaChannel):
             empty = channel.wait_until_empty(top, iteration, -early)
             schedule.add(point, Rank.WAITS, 0, [empty])
