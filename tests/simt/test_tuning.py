@@ -62,6 +62,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "overlap_registers": (8, OCCUPANCY),
     "enough_programs": (6, "docs/notes/attention.md"),
     "enough_loaded_bytes": (73728, "docs/notes/rows.md#programs-that-read-rows-again"),
+    "least_block_bytes": (64, "docs/notes/descriptor-loads.md#some-operands"),
     "ordered_warpgroups": (False, "docs/notes/scheduling.md"),
 }
 

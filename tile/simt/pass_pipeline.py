@@ -107,7 +107,9 @@ def lowering(target: SimtTarget = GENERIC, **options: Any) -> list[Pass]:
         chosen["tile_sizes"] = TileSizes.parse(chosen["tile_sizes"])
     uses = parse_tma_uses(options.get("tma"))
     if target.has_tma and target.wgmma_shapes and uses.pointers:
+        threads = target.warp_size * options.get("num_warps", 1)
         chosen |= {"pointer_blocks": True, "warn_unproven": "tma" in options}
+        chosen["least_bytes"] = threads * target.tuning.least_block_bytes
     chosen["tma"] = uses
     passes = [
         Pass(defn, {name: value for name, value in chosen.items() if name in defn.options})

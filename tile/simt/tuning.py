@@ -156,6 +156,11 @@ class TuningConstants:
 
     # -- schedules
 
+    # Bytes for each thread of what TMA loads of the operands of dots in an iteration, where threads
+    # copy others.
+    least_block_bytes: int = constant(
+        64, "docs/notes/descriptor-loads.md#some-operands: H200, 2026-11-30"
+    )
     # Warpgroups of a program with a producer issue their dots one after the other, where one is
     # deferred.
     ordered_warpgroups: bool = constant(

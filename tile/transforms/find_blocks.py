@@ -23,7 +23,7 @@ from tile.ir.types import I32, I64, Scalar, Tile
 from tile.tracebacks import warn
 from tile.transforms.canonicalize import canonicalize
 from tile.transforms.cse import cse
-from tile.transforms.dce import dce
+from tile.transforms.dce import dce, dependences
 from tile.transforms.licm import licm
 
 
@@ -34,6 +34,7 @@ def find_blocks(
     pointer_blocks: bool = False,
     warn_unproven: bool = False,
     without_dots: bool = False,
+    least_bytes: int = 0,
     simplify: bool = True,
 ) -> None:
     """State which loads and stores through pointers access a block of an array, as descriptors do.
@@ -42,10 +43,12 @@ def find_blocks(
     identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
     the transpose is loaded or stored. Blocks of more axes than the tile has, as those of an array
     of matrices, are reshaped. Of vectors, those that a loop loads for its dots are stated. Unless
-    `without_dots`, kernels stay as they are if no loop loads for a dot, or one does that is not
-    proven: TMA pays in loops whose operands it loads. Off unless `pointer_blocks`, which targets
-    with TMA and wgmma set unless the launch option `tma` names other uses. With `warn_unproven`,
-    which `tma="pointers"` sets, a warning says why a load in a loop with its dot is not proven.
+    `without_dots`, kernels stay as they are if no load of a loop for its dots is proven: TMA pays
+    in loops whose operands it loads. Where others are not proven, which threads copy, the proven
+    ones have to be of `least_bytes`, and others may not depend on what their loop loads. Off unless
+    `pointer_blocks`, which targets with TMA and wgmma set unless the launch option `tma` names
+    other uses. With `warn_unproven`, which `tma="pointers"` sets, a warning says why a load in a
+    loop with its dot is not proven.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
@@ -59,13 +62,17 @@ def find_blocks(
     if not pointer_blocks:
         return
     kernels = [function for function in module if function.kernel]
-    changed = [_state_blocks(function, warn_unproven, without_dots) for function in kernels]
+    changed = [
+        _state_blocks(function, warn_unproven, without_dots, least_bytes) for function in kernels
+    ]
     if any(changed) and simplify:
         for clean in (canonicalize, cse, licm, dce):
             clean(module)
 
 
-def _state_blocks(function: Function, warn_unproven: bool, without_dots: bool) -> bool:
+def _state_blocks(
+    function: Function, warn_unproven: bool, without_dots: bool, least_bytes: int
+) -> bool:
     """State the blocks of a kernel's loads and stores; return True if there are some."""
     accesses = [op for op in function.walk() if op.defn in (memory.load, memory.store)]
     operands = {op for op in accesses if _is_loaded_for_dot(op) and block_pointers_of(op) is None}
@@ -80,11 +87,27 @@ def _state_blocks(function: Function, warn_unproven: bool, without_dots: bool) -
             except NoFormError as reason:
                 if warn_unproven and op in operands:
                     warn(f"this load is not proven to be that of a TMA block: {reason}", op.loc)
-    if not operands <= {op for op, _ in proven} and not without_dots:
+    if not (without_dots or _pays(operands, {op for op, _ in proven}, least_bytes)):
         return False
     for op, block in proven:
         _state(op, block, blocks.forms)
     return bool(proven)
+
+
+def _pays(operands: set[Operation], proven: set[Operation], least_bytes: int) -> bool:
+    """Return True if TMA loads enough of the operands of dots; threads copy those not proven."""
+    by_tma, by_threads = operands & proven, operands - proven
+    if not by_threads:
+        return True
+    tiles = [op.result.type for op in by_tma]
+    size = sum(ty.of.bytes_of(ty.numel) for ty in tiles if isinstance(ty, Tile))
+    return bool(by_tma) and size >= least_bytes and not any(map(_is_indirect, by_threads))
+
+
+def _is_indirect(load: Operation) -> bool:
+    """Return True if the address of a load depends on what its loop loads."""
+    ops, _ = dependences(load.inputs, ())
+    return any(op.defn is memory.load and op.block is load.block for op in ops)
 
 
 def _is_loaded_for_dot(op: Operation) -> bool:
