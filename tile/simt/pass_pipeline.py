@@ -18,6 +18,7 @@ from tile.simt.lower import (
     hoist_base_pointers,
     infer_invariant_loads,
     legalize,
+    narrow_branches,
     reassociate_xor,
     rematerialize,
     share_reciprocals,
@@ -62,6 +63,7 @@ LAYOUT = (
     "remove-conversions",
     "hoist-loads",
     "decompose",
+    "narrow-branches",
 )
 SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")

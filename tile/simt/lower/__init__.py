@@ -11,6 +11,7 @@ split_dot_chains    chains of dots in slices, where a thread lacks registers
 split_promoted_dots
                     dots that threads add up in parts of columns, where registers are short
 rematerialize       cheap values computed again after a loop
+narrow_branches     branches that each warp takes or leaves by itself
 skip_idle_loops     branches around loops of loads that are masked in all registers of a thread
 sink_casts          conversions to wider floats at their first use
 hoist_base_pointers

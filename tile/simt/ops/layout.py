@@ -19,7 +19,7 @@ from tile.ir.declare import op
 from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import LAID_OUT
 from tile.ir.ops.shape import along
-from tile.ir.types import Tile, Type, require, without_layout
+from tile.ir.types import I1, Tile, Type, require, without_layout
 
 
 @op(
@@ -67,6 +67,27 @@ def butterfly(x: Type, *, axis: int, mask: int) -> Type:
         f"not {mask}",
     )
     return x
+
+
+@op(
+    semantics=lambda x: np.any(x, axis=-1),
+    levels=LAID_OUT,
+    examples=(
+        "%x: tile<4xi1, #linear{register = [], lane = [[0],[0]], warp = [[1],[2]] -> dim0 = 4}> | "
+        "%r = warp_any %x : i1",
+    ),
+)
+def warp_any(x: Type) -> Type:
+    """Return the element of `x` that a warp holds, which differs from warp to warp.
+
+    The reference semantics, which know no warps, return True if any element is true. So it is the
+    condition of branches alone that change nothing in a warp whose element is false.
+    """
+    require(
+        isinstance(x, Tile) and len(x.shape) == 1 and x.element == I1,
+        f"warp_any takes a tile of one axis of i1, not {x}",
+    )
+    return I1
 
 
 def _same_axes(op: Operation, facts: Sequence[AxisInfo | None], bounds: Ranges) -> AxisInfo:

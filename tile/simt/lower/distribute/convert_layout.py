@@ -188,7 +188,13 @@ def _distance(layout: LinearLayout, axis: int, mask: int) -> tuple[int, int, int
     )
 
 
+def own_element(ctx: Context, op: Operation) -> Sequence[Value]:
+    """Return the element that this warp holds, as a number that differs from warp to warp."""
+    return [ctx(ops.thread.frag_extract, ctx.of(op.inputs[0]), register=0)]
+
+
 RULES: dict[OpDef, Rule] = {
     ops.layout.convert_layout: convert_layout,
     ops.layout.butterfly: exchange,
+    ops.layout.warp_any: own_element,
 }
