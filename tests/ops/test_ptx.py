@@ -285,13 +285,36 @@ def test_sums_of_attention_are_exchanged_after_the_loops(
     causal: bool, compiled: dict[str, str]
 ) -> None:
     """A loop exchanges the maxima of two queries by two shuffles each; the sums take as many."""
-    x = zeros(1, 8, 2048 if causal else 4096, 64)
+    x, slopes = zeros(1, 8, 2048 if causal else 4096, 64), np.ones(8, np.float32)
     with tile.backend("nvptx:sm_90a"):
-        tile.ops.attention(x, x, x, causal=causal)
+        tile.ops.attention(x, x, x, causal=causal, slopes=slopes)
     text = compiled["attention_kernel"]
     assert text.count("shfl.sync.bfly") == 2 * 2 * 2
     log = assemble(text, "sm_90a")
     assert "C75" not in log and "spill" not in log.replace("0 bytes spill", "")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_warps_raise_the_origin_of_attention_alone(
+    causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No barrier holds warps together in the loop without a running maximum."""
+    texts: list[str] = []
+
+    def compile_only(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        def launch(*args: Any, **options: Any) -> None:
+            texts.append(kernel.warmup(*args, grid=grid, **options).asm["thread"])
+
+        return launch
+
+    monkeypatch.setattr(JITFunction, "__getitem__", compile_only)
+    x = zeros(1, 8, 4096, 64)
+    with tile.backend("nvptx:sm_90a"):
+        tile.ops.attention(x, x, x, causal=causal)
+    loop = re.search(r" = for .*?\n  }", texts[0], re.S)
+    assert loop is not None and "wgmma" in loop[0] and "mbarrier_arrive" in loop[0]
+    assert re.search(r"^ +%\w+ = warp_reduce .*kind = or", loop[0], re.M)
+    assert not re.search(r"^ +barrier$", loop[0], re.M)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -33,11 +33,12 @@ from tile.ops.sequence.attention_arguments import (
 from tile.ops.sequence.attention_backward import attention_backward
 from tile.ops.sequence.attention_kernel import attention_kernel
 from tile.ops.sequence.attention_loop import LOG2_E
-from tile.ops.sequence.attention_parts import add_parts, at_once, parts_of
+from tile.ops.sequence.attention_parts import KEYS_OF_QUERY, add_parts, at_once, parts_of
 from tile.ops.sequence.attention_tables import (
     BY_DESCRIPTORS,
     BY_FEW_BLOCKS,
     BY_FEW_QUERIES,
+    BY_FIRST_MAXIMUM,
     BY_POINTERS,
     BY_SEVERAL_BLOCKS,
     FEW_QUERIES,
@@ -99,21 +100,23 @@ def attention(
         operand.last_contiguous()
     sums = accumulator(source.dtype)
     logs = call.new((batches, heads, queries), sums) if log_sums else None
-    plain = window is None and bias is None and slopes is None and logs is None
+    plain = window is None and bias is None and slopes is None
     contiguous = source.is_contiguous and result.is_contiguous
-    if plain and contiguous and queries == 1 and result.size and keys:
+    if plain and logs is None and contiguous and queries == 1 and result.size and keys:
         counts = batches, heads, key.shape[1], keys
         launch_by_keys(call, (q, key, value), None, None, result.value, counts, scale, (0, keys))
     elif result.size:
         described = call.describes(key, value)
         shape = batches * heads, queries, keys, size, source.dtype.itemsize
-        config = _tiles(call.backend, shape, bool(causal), bias is not None, described)
+        whole = plain and scale > 0 and keys < KEYS_OF_QUERY * queries
+        config = _tiles(call.backend, shape, bool(causal), bias is not None, described, whole)
         sizes = *shape[3:], int(causal), int(bias is not None), keys
         several = BY_SEVERAL_BLOCKS.select(call.backend, *sizes) if described else {}
         grid: tuple[int, ...]
         order: dict[str, int] = {}
         parts, span, values, part_logs = 1, None, result, logs
-        if several and call.describes(source) and _suits(several, queries, batches * heads, causal):
+        suits = not config.get("FIRST_MAXIMUM") and call.describes(source)
+        if suits and _suits(several, queries, batches * heads, causal):
             config, grid = several, (several["PROGRAMS"],)
         else:
             blocks = tile.cdiv(queries, config["BLOCK_M"])
@@ -147,11 +150,12 @@ def attention(
 
 
 def _tiles(
-    backend: str, shape: Shape, causal: bool, biased: bool, described: bool
+    backend: str, shape: Shape, causal: bool, biased: bool, described: bool, whole: bool
 ) -> Configuration:
     """Return the configuration of programs that take one block each.
 
-    shape: heads of all batches, queries, keys, size of a head and bytes of an element.
+    shape: heads of all batches, queries, keys, size of a head and bytes of an element. whole: no
+    part of the keys, window, bias or slope, and a positive scale.
     """
     heads, queries, keys, size, width = shape
     if not described:
@@ -161,7 +165,10 @@ def _tiles(
     config = BY_DESCRIPTORS.select(backend, size, width, int(causal), int(biased), keys)
     few = BY_FEW_BLOCKS.select(backend, size, width)
     programs = heads * tile.cdiv(queries, config["BLOCK_M"])
-    return few if few and causal and programs < at_once(backend, shape, config) else config
+    if few and causal and programs < at_once(backend, shape, config):
+        return few
+    first = BY_FIRST_MAXIMUM.select(backend, size, width, int(causal), keys) if whole else {}
+    return first or config
 
 
 def _suits(config: Configuration, queries: int, heads: int, causal: bool) -> bool:
@@ -169,7 +176,7 @@ def _suits(config: Configuration, queries: int, heads: int, causal: bool) -> boo
 
     Causal ones take pairs of blocks. A single block has at least half of its rows.
     """
-    if 2 * queries <= config["BLOCK_M"]:
+    if not config or 2 * queries <= config["BLOCK_M"]:
         return False
     blocks, pairs = tile.cdiv(queries, config["BLOCK_M"]), 2 if causal else 1
     units, programs = heads * blocks // pairs, config["PROGRAMS"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.sequence.attention_loop import LOG2, attend, sequence_rows
+from tile.ops.sequence.attention_origin import out_of_reach
 from tile.ops.sequence.seen_keys import seen_blocks
 
 
@@ -54,6 +55,7 @@ def attention_block(
     LANE_SUMS: tl.constexpr,
     PROGRAMS: tl.constexpr,
     ONE_LOOP: tl.constexpr,
+    FIRST_MAXIMUM: tl.constexpr,
 ):
     """Write the result of block number `rank` of the queries of head `number` of all batches.
 
@@ -136,10 +138,13 @@ def attention_block(
     options = SEES_NONE, DESCRIPTORS, SEQUENCES, BLOCK_N, HEAD, DEFERRED, LANE_SUMS
     if ONE_LOOP:  # so that a block has one beginning and one end
         MASKED: tl.constexpr = "some" if CAUSAL or RAGGED or window is not None else "none"
-        highest, weights, total = attend(
-            *(*sources, begin, *ends, end, *others, highest, weights, total),
-            *(SCALE, SIZE, CAUSAL, MASKED, *options),
-        )
+        inputs = *sources, begin, *ends, end, *others
+        zeros = highest, weights, total
+        how = SCALE, SIZE, CAUSAL, MASKED, *options
+        PLAIN: tl.constexpr = not SEES_NONE and slopes_ptr is None and SCALE > 0
+        highest, weights, total = attend(*inputs, *zeros, *how, FIRST_MAXIMUM and PLAIN)
+        if FIRST_MAXIMUM and PLAIN and out_of_reach(weights):
+            highest, weights, total = attend(*inputs, *zeros, *how)
     else:
         if window is not None:
             highest, weights, total = attend(

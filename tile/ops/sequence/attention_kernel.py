@@ -46,6 +46,7 @@ def attention_kernel(
     LANE_SUMS: tl.constexpr = False,
     PROGRAMS: tl.constexpr = 0,
     ONE_LOOP: tl.constexpr = False,
+    FIRST_MAXIMUM: tl.constexpr = False,
     BATCH_AXIS: tl.constexpr = 1,
 ):
     """Compute a block of queries of a head, or several if there are only so many `PROGRAMS`.
@@ -53,13 +54,15 @@ def attention_kernel(
     span: if keys are split, how many a part has; then the parts are like more batches, and their
     results follow each other. RAGGED: the last block of keys is not whole. ONE_LOOP: over blocks
     with a mask and without, as with `PROGRAMS`: one beginning costs less than no masks gain.
+    FIRST_MAXIMUM: the origin of powers is that of the first block of keys, in such a loop with
+    LANE_SUMS, if scores have no window, bias and slope and their scale is positive.
     """
     blocks = tl.cdiv(queries, BLOCK_M)
     arrays = q_ptr, k_ptr, v_ptr, out_ptr, log_sum_ptr, bias_ptr, slopes_ptr, q_starts_ptr
     strides = k_starts_ptr, q_strides, k_strides, v_strides, out_strides, log_strides, bias_strides
     sizes = batches, heads, key_heads, group, queries, keys, span, window
     options = SCALE, SIZE, CAUSAL, SUMS, DESCRIPTORS, STORED_BLOCK, HEAD, BLOCK_M, BLOCK_N, RAGGED
-    last = LANE_SUMS, PROGRAMS, ONE_LOOP or PROGRAMS > 0
+    last = LANE_SUMS, PROGRAMS, ONE_LOOP or PROGRAMS > 0, FIRST_MAXIMUM
     rank, number = place(BATCH_AXIS)
     programs = tl.num_programs(0)
     if PROGRAMS and CAUSAL:

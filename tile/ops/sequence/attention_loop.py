@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tile
 import tile.language as tl
+from tile.ops.sequence.attention_origin import HIGHEST_SUM, raised
 from tile.ops.sequence.seen_keys import is_seen
 
 LOG2_E = 1.4426950408889634
@@ -67,6 +68,7 @@ def attend(
     HEAD: tl.constexpr,
     DEFERRED: tl.constexpr,
     LANE_SUMS: tl.constexpr,
+    FIRST_MAXIMUM: tl.constexpr = False,
 ):
     """Return the running maximum and both sums after the keys from `start` to `end`.
 
@@ -76,6 +78,8 @@ def attend(
     SEES_NONE: a query may see no key of the first blocks.
     DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
     LANE_SUMS: a query has four sums of powers, those of the lanes that have its scores.
+    FIRST_MAXIMUM: `highest` is that of the first block, which is seldom raised
+        (attention_origin.py); a query sees a key of that block.
     """
     # Then scaling takes part in one fused multiply-add for each score.
     SCALE_LATER: tl.constexpr = SCALE > 0 and bias_rows is None and slope is None
@@ -110,22 +114,34 @@ def attend(
             ANY_END: tl.constexpr = MASKED == "some"
             seen = is_seen(position[:, None], key[None, :], keys, window, CAUSAL, ANY_END)
             scores = tl.where(seen, scores, -float("inf"))
-        if SCALE_LATER:  # the scale is positive, so the maximum of the scores is scaled
+        if FIRST_MAXIMUM:
+            if first == start:
+                highest = tl.max(scores, axis=1) * SCALE
+            higher = highest
+        elif SCALE_LATER:  # the scale is positive, so the maximum of the scores is scaled
             higher = tl.maximum(highest, tl.max(scores, axis=1) * SCALE)
         else:
             higher = tl.maximum(highest, tl.max(scores, axis=1))
         origin = higher
         if SEES_NONE:  # -inf - -inf would be NaN
             origin = tl.where(higher == -float("inf"), 0.0, higher)
-        if not DEFERRED:
+        if not DEFERRED and not FIRST_MAXIMUM:
             shrink = tl.exp2(highest - origin)
         if SCALE_LATER:
             powers = tl.exp2(scores * SCALE - origin[:, None])
         else:
             powers = tl.exp2(scores - origin[:, None])
-        if DEFERRED:
+        if DEFERRED and not FIRST_MAXIMUM:
             shrink = tl.exp2(highest - origin)
-        if not LANE_SUMS:
+        if FIRST_MAXIMUM:
+            sums = lane_sums(powers, BLOCK_N)
+            grown = sums > HIGHEST_SUM
+            if tl.reduce_or(grown, axis=None):
+                powers, sums, weights, total, higher = raised(
+                    *(grown, powers, sums, weights, total, higher)
+                )
+            weights += sums
+        elif not LANE_SUMS:
             weights = weights * shrink + tl.sum(powers, axis=1)
         else:
             weights = weights * shrink[:, None] + lane_sums(powers, BLOCK_N)
@@ -133,7 +149,9 @@ def attend(
             v = v_source.load([*place]).reshape(BLOCK_N, HEAD)
         else:
             v = tl.load(v_tile + tl.cast(first, tl.int64) * v_row, mask=inside, other=0.0)
-        total = tl.dot(powers.to(v.dtype), v, total * shrink[:, None], out_dtype=total.dtype)
+        if not FIRST_MAXIMUM:
+            total *= shrink[:, None]
+        total = tl.dot(powers.to(v.dtype), v, total, out_dtype=total.dtype)
         highest = higher
     return highest, weights, total
 

@@ -52,6 +52,23 @@ BY_DESCRIPTORS = Table(
         }
     },
 )
+# The same for scores without a window, bias and slope, whose running maximum is not needed
+# (attention_origin.py), by the size of a head, the bytes of an element, whether attention is
+# causal, and the number of keys; empty where that is slower. H200, float16, 2026-11-30.
+_FIRST = {"LANE_SUMS": True, "FIRST_MAXIMUM": True, **_ONE_LOOP}
+_FIRST_SMALL = {**_SMALL, "warp_specialize": False, **_FIRST}
+_FIRST_TALL = {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO, **_FIRST}
+BY_FIRST_MAXIMUM = Table(
+    {(ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (64, 2, ANY, _SHORTEST): {},
+            (64, 2, ANY, _SOME): _FIRST_SMALL,
+            (64, 2, ANY, ANY): _FIRST_TALL,
+            (ANY, ANY, ANY, ANY): {},
+        }
+    },
+)
 # For at most this number of queries, and for causal blocks that are too few for all
 # multiprocessors, by the size of a head and the bytes of an element. H200, bfloat16, 2026-11-30.
 FEW_QUERIES = 64
