@@ -57,14 +57,18 @@ BY_DESCRIPTORS = Table(
 # causal, and the number of keys; empty where that is slower. H200, float16, 2026-11-30.
 _FIRST = {"LANE_SUMS": True, "FIRST_MAXIMUM": True, **_ONE_LOOP}
 _FIRST_SMALL = {**_SMALL, "warp_specialize": False, **_FIRST}
-_FIRST_TALL = {"BLOCK_M": 128, "BLOCK_N": 128, **_TWO, **_FIRST}
+_FIRST_TALL, _FIRST_WIDE = {**_TALL, **_FIRST}, {**_WIDE, **_FIRST}
 BY_FIRST_MAXIMUM = Table(
     {(ANY, ANY, ANY, ANY): {}},
     {
         "nvptx": {
             (64, 2, ANY, _SHORTEST): {},
+            (32, 2, ANY, ANY): _FIRST_SMALL,
             (64, 2, ANY, _SOME): _FIRST_SMALL,
             (64, 2, ANY, ANY): _FIRST_TALL,
+            (128, 2, 0, _SHORTER): {},
+            (128, 2, 1, _SHORT_KEYS): {},
+            (128, 2, ANY, ANY): _FIRST_WIDE,
             (ANY, ANY, ANY, ANY): {},
         }
     },
