@@ -9,8 +9,10 @@ import pytest
 
 import tile
 import tile.ops
+from tests.ops.test_attention_descriptors import SEQUENCES, check_sequences
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
+from tile.ops.sequence import varlen_attention as varlen_module
 from tile.ops.sequence.attention import attention_reference
 from tile.runtime.jit import JITFunction
 
@@ -22,7 +24,9 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     """Blocks of so many queries, a warpgroup for 64 of them."""
     rows: int = request.param
     tiles = {**TILES, "BLOCK_M": rows, "num_warps": rows // 16, "FIRST_MAXIMUM": True}
-    monkeypatch.setattr(attention_module, "BY_FIRST_MAXIMUM", Table({(ANY,) * 4: tiles}, {}))
+    table = Table({(ANY,) * 4: tiles}, {})
+    monkeypatch.setattr(attention_module, "BY_FIRST_MAXIMUM", table)
+    monkeypatch.setattr(varlen_module, "BY_DESCRIPTORS", table)
     return rows
 
 
@@ -58,6 +62,13 @@ def test_other_lengths(keys: int, block: int) -> None:
         result = tile.ops.attention(q[:, :, :130], k[:, :, :keys], v[:, :, :keys])
     expected = attention_reference(q[:, :, :130], k[:, :, :keys], v[:, :, :keys])
     np.testing.assert_allclose(result, expected, atol=4e-3)
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences(name: str, block: int) -> None:
+    """Some have no keys, and their queries none to take an origin from."""
+    queries, keys, options = SEQUENCES[name]
+    check_sequences(queries, keys, 64, 2, options)
 
 
 def test_undefined_scores(block: int) -> None:

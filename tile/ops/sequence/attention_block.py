@@ -141,9 +141,10 @@ def attention_block(
         inputs = *sources, begin, *ends, end, *others
         zeros = highest, weights, total
         how = SCALE, SIZE, CAUSAL, MASKED, *options
-        PLAIN: tl.constexpr = not SEES_NONE and slopes_ptr is None and SCALE > 0
+        BIASED: tl.constexpr = bias_ptr is not None or slopes_ptr is not None
+        PLAIN: tl.constexpr = window is None and span is None and not BIASED and SCALE > 0
         highest, weights, total = attend(*inputs, *zeros, *how, FIRST_MAXIMUM and PLAIN)
-        if FIRST_MAXIMUM and PLAIN and out_of_reach(weights):
+        if FIRST_MAXIMUM and PLAIN and out_of_reach(weights, SEES_NONE):
             highest, weights, total = attend(*inputs, *zeros, *how)
     else:
         if window is not None:

@@ -55,7 +55,7 @@ def attention_kernel(
     results follow each other. RAGGED: the last block of keys is not whole. ONE_LOOP: over blocks
     with a mask and without, as with `PROGRAMS`: one beginning costs less than no masks gain.
     FIRST_MAXIMUM: the origin of powers is that of the first block of keys, in such a loop with
-    LANE_SUMS, if scores have no window, bias and slope and their scale is positive.
+    LANE_SUMS, if scores have no window, bias and slope, no parts of keys and a positive scale.
     """
     blocks = tl.cdiv(queries, BLOCK_M)
     arrays = q_ptr, k_ptr, v_ptr, out_ptr, log_sum_ptr, bias_ptr, slopes_ptr, q_starts_ptr

@@ -79,7 +79,7 @@ def attend(
     DEFERRED: the dot with values runs an iteration later: it needs the powers of scores first.
     LANE_SUMS: a query has four sums of powers, those of the lanes that have its scores.
     FIRST_MAXIMUM: `highest` is that of the first block, which is seldom raised
-        (attention_origin.py); a query sees a key of that block.
+        (attention_origin.py); a query that sees no key of that block sees none.
     """
     # Then scaling takes part in one fused multiply-add for each score.
     SCALE_LATER: tl.constexpr = SCALE > 0 and bias_rows is None and slope is None

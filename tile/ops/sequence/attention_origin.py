@@ -36,7 +36,10 @@ def raised(grown, powers, sums, weights, total, origin):
 
 
 @tile.jit
-def out_of_reach(weights):
+def out_of_reach(weights, SEES_NONE: tl.constexpr):
     """Return True if scores of a query were too far above its origin, or are NaN or infinite."""
     sums = tl.sum(weights, axis=1)
-    return tl.reduce_or(~((sums >= LOWEST_SUM) & (sums < float("inf"))), axis=None)
+    reached = (sums >= LOWEST_SUM) & (sums < float("inf"))
+    if SEES_NONE:
+        reached |= sums == 0.0
+    return tl.reduce_or(~reached, axis=None)
