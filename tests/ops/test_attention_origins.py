@@ -26,7 +26,7 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     tiles = {**TILES, "BLOCK_M": rows, "num_warps": rows // 16, "FIRST_MAXIMUM": True}
     table = Table({(ANY,) * 4: tiles}, {})
     monkeypatch.setattr(attention_module, "BY_FIRST_MAXIMUM", table)
-    monkeypatch.setattr(varlen_module, "BY_DESCRIPTORS", table)
+    monkeypatch.setattr(varlen_module, "BY_FIRST_MAXIMUM", table)
     return rows
 
 

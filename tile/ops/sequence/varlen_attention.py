@@ -36,7 +36,7 @@ from tile.ops.sequence.varlen_arguments import (
 )
 from tile.ops.sequence.varlen_attention_backward import varlen_attention_backward
 from tile.ops.sequence.varlen_kernel import varlen_kernel
-from tile.ops.sequence.varlen_tables import BY_DESCRIPTORS, BY_SEVERAL_BLOCKS
+from tile.ops.sequence.varlen_tables import BY_DESCRIPTORS, BY_FIRST_MAXIMUM, BY_SEVERAL_BLOCKS
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -85,7 +85,11 @@ def varlen_attention(
     result = call.output("out", out, source.shape, source.dtype).contiguous()
     sums = accumulator(source.dtype)
     logs = call.new((heads, tokens), sums) if log_sums else None
-    several = _several(call, source, result, starts.size - 1, longest)
+    described, width = call.describes(key, call.operands[2]), source.dtype.itemsize
+    config: Configuration = {}
+    if described and window is None and scale > 0:
+        config = BY_FIRST_MAXIMUM.select(call.backend, size, width, int(causal), longest)
+    several = {} if config else _several(call, source, result, starts.size - 1, longest)
     if result.size and longest and several:
         launch(varlen_kernel, (several["PROGRAMS"],))(
             *(q, k, v, result.value, logs and logs.value, q_starts, k_starts, starts.size - 1),
@@ -97,11 +101,10 @@ def varlen_attention(
             **several,
         )
     elif result.size and longest:
-        described, width = call.describes(key, call.operands[2]), source.dtype.itemsize
-        if described:
-            config = BY_DESCRIPTORS.select(call.backend, size, width, int(causal), longest)
-        else:
+        if not described:
             config = BY_POINTERS.select(call.backend, size, width)
+        elif not config:
+            config = BY_DESCRIPTORS.select(call.backend, size, width, int(causal), longest)
         blocks = tile.cdiv(longest, config["BLOCK_M"])
         reread = 2 * longest * size * width * key.shape[1] // heads
         grid, order = batched_grid(blocks, (starts.size - 1) * heads, reread if causal else None)

@@ -34,6 +34,26 @@ BY_DESCRIPTORS = Table(
     },
 )
 
+# The same without a window, where the maximum of the first block of keys is the origin of powers
+# (attention_origin.py); empty where that is slower. H200, float16, 512 to 4096, 2026-11-30.
+_FIRST = {"LANE_SUMS": True, "FIRST_MAXIMUM": True, **_ONE_LOOP}
+BY_FIRST_MAXIMUM = Table(
+    {(ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (64, 2, ANY, 512): {},
+            (64, 2, 0, ANY): {**_TWO, **_FIRST},
+            (64, 2, 1, 1024): {**_LANES, **_FIRST},
+            (64, 2, 1, ANY): {**_TWO, **_FIRST},
+            (128, 2, 0, 512): {},
+            (128, 2, 0, ANY): {**_WIDE, **_FIRST},
+            (128, 2, 1, 2048): {},
+            (128, 2, 1, ANY): {**_WIDE, **_FIRST},
+            (ANY, ANY, ANY, ANY): {},
+        }
+    },
+)
+
 # Those of one or two programs for each multiprocessor, which take several blocks of queries
 # (attention_tables.py), by the size of a head, the bytes of an element, and the longest sequence,
 # and how many sequences there may be for each block of a program: each program looks at all. H200,
