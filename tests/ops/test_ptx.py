@@ -285,7 +285,7 @@ def test_attention_of_sequences_has_a_producer(causal: bool, compiled: dict[str,
 def test_attention_of_sequences_without_a_running_maximum(
     size: int, causal: bool, compiled: dict[str, str]
 ) -> None:
-    """What is spilled, 16 numbers at most, is for the result: it is stored before the loops."""
+    """At most 16 numbers are spilled, for the result: they are stored before the loops."""
     x, starts = zeros(8192, 16, size), np.array([0, 2048, 8192], np.int32)
     with tile.backend("nvptx:sm_90a"):
         tile.ops.varlen_attention(x, x, x, starts, starts, 6144, causal)
