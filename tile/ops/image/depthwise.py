@@ -128,9 +128,9 @@ def depthwise(
     if flipped:
         filters = filters.phase((0, window[1] - 1), (1, -1), filters.shape[1:3])
     tiles, blocks = batches * pixels.count(p, q), tile.cdiv(count, pixels.block)
-    # Blocks of the same pixels run one after the other, and share lines of the cache. A grid with
-    # tiles along its second axis takes .3 to .9 us longer (H200, 2026-11-30).
-    blocks_first = blocks > 1 and not pixels.planes
+    # Narrow blocks of the same pixels run one after the other, and share lines of the cache. A grid
+    # with tiles along its second axis takes .3 to .9 us longer (H200, 2026-11-30).
+    blocks_first = blocks > 1 and pixels.unrolled
     launch(depthwise_kernel, (tiles * blocks, 1) if blocks_first else (tiles, blocks))(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], p, q)),
