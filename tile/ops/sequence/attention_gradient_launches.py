@@ -114,7 +114,7 @@ class Gradients:
         dq, dk, dv = self.outputs
         *tensors, log_sums, delta = self.inputs
         if sums is None:
-            tiles = QUERY_TILES.select(backend, size)
+            tiles = QUERY_TILES.select(backend, size, int(causal), self.keys)
             grid, order = self._query_grid(tile.cdiv(self.queries, tiles["BLOCK_M"]), size, causal)
             launch(descriptor_q_kernel, grid)(
                 *(*tensors, result, log_sums, delta, dq, *sizes),

@@ -67,8 +67,9 @@ BY_FIRST_MAXIMUM = Table(
             (64, 2, ANY, _SOME): _FIRST_SMALL,
             (64, 2, ANY, ANY): _FIRST_TALL,
             (128, 2, 0, _SHORTER): {},
+            (128, 2, 0, ANY): _FIRST_WIDE,
             (128, 2, 1, _SHORT_KEYS): {},
-            (128, 2, ANY, ANY): _FIRST_WIDE,
+            (128, 2, 1, ANY): _FIRST_WIDE,
             (ANY, ANY, ANY, ANY): {},
         }
     },

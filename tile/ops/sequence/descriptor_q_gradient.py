@@ -12,14 +12,20 @@ from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence.seen_keys import is_seen
 
 _FOUR = {"num_warps": 4, "num_stages": 2}
-# By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-26, and heads of 256 elements,
-# 4 x 16 x 4096, 2026-11-29 (docs/notes/ops.md).
+_SQUARE, _WIDE = {"BLOCK_M": 64, "BLOCK_N": 64, **_FOUR}, {"BLOCK_M": 64, "BLOCK_N": 128, **_FOUR}
+_CLOSE = {**_SQUARE, "warp_specialize": False, "maxnreg": 128}  # four programs on a multiprocessor
+# By the size of a head, whether attention is causal, and the number of keys. H200, float16, 4 x 32
+# x 4096, 2026-11-26, heads of 256 elements, 4 x 16 x 4096, 2026-11-29, heads of 64, 1024 to 16384,
+# 2026-11-30 (docs/notes/ops.md).
 QUERY_TILES = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64,): {"BLOCK_M": 64, "BLOCK_N": 128, "warp_specialize": True, **_FOUR},
-            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, "warp_specialize": True, **_FOUR},
+            (64, 0, 2048): _CLOSE,
+            (64, 0, ANY): {**_WIDE, "warp_specialize": False},
+            (64, 1, 4096): _CLOSE,
+            (64, 1, ANY): {**_WIDE, "warp_specialize": True},
+            (ANY, ANY, ANY): {**_SQUARE, "warp_specialize": True},
         }
     },
 )

@@ -9,10 +9,10 @@ from tile.ops.core.batched_grid import batched_grid
 from tile.ops.core.call import F32, Call
 from tile.ops.core.call_plans import launch
 from tile.ops.sequence.attention_loop import LOG2_E
-from tile.ops.sequence.descriptor_kv_gradient import KEY_TILES, is_of_size
-from tile.ops.sequence.descriptor_q_gradient import QUERY_TILES
+from tile.ops.sequence.descriptor_kv_gradient import is_of_size
 from tile.ops.sequence.varlen_kv_gradient import varlen_kv_kernel
 from tile.ops.sequence.varlen_q_gradient import count_sums, gap_of, varlen_q_kernel
+from tile.ops.sequence.varlen_tables import KEY_TILES, QUERY_TILES
 
 
 def describes(call: Call) -> bool:

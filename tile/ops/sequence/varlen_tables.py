@@ -74,3 +74,26 @@ BY_SEVERAL_BLOCKS = Table(
         }
     },
 )
+
+# The kernels of gradients by descriptors, by the size of a head: those of attention of equal
+# lengths of 2026-11-26. H200; heads of 64 in the tiles that these have since are not measured.
+_FOUR_WARPS = {"warp_specialize": True, "num_warps": 4, "num_stages": 2}
+QUERY_TILES = Table(
+    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64,): {"BLOCK_M": 64, "BLOCK_N": 128, **_FOUR_WARPS},
+            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, **_FOUR_WARPS},
+        }
+    },
+)
+KEY_TILES = Table(
+    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {
+        "nvptx": {
+            (64,): {**_SMALL, "warp_specialize": True},
+            (128,): {**_SMALL, "warp_specialize": False},
+            (ANY,): {**_SMALL, "warp_specialize": True, "num_warps": 8},
+        }
+    },
+)
