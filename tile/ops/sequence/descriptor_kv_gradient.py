@@ -15,15 +15,19 @@ from tile.ops.sequence.descriptor_gradient_loop import accumulate_kv
 
 _SQUARE = {"BLOCK_M": 64, "BLOCK_N": 64}
 _FOUR = {"num_warps": 4, "num_stages": 2}
-# By the size of a head. H200, float16, 4 x 32 x 4096, 2026-11-26, heads of 256 elements, 4 x 16 x
-# 4096, 2026-11-29, and of 64, 1024 to 16384, 2026-11-30 (docs/notes/ops.md).
+_CLOSE = {**_SQUARE, "warp_specialize": False, "maxnreg": 168}  # three on a multiprocessor
+# By the size of a head, whether attention is causal, and the number of keys. H200, float16, 4 x 32
+# x 4096, 2026-11-26, heads of 256 elements, 4 x 16 x 4096, 2026-11-29, and of 64, 512 to 16384,
+# 2026-11-30 (docs/notes/ops.md).
 KEY_TILES = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64,): {**_SQUARE, "warp_specialize": False, "maxnreg": 168, **_FOUR},  # three programs
-            (128,): {**_SQUARE, "warp_specialize": False, **_FOUR},
-            (ANY,): {**_SQUARE, "warp_specialize": True, "num_warps": 8, "num_stages": 2},
+            (64, 0, ANY): {**_CLOSE, **_FOUR},
+            (64, 1, 4096): {**_CLOSE, **_FOUR},
+            (64, ANY, ANY): {**_SQUARE, "warp_specialize": True, **_FOUR},
+            (128, ANY, ANY): {**_SQUARE, "warp_specialize": False, **_FOUR},
+            (ANY, ANY, ANY): {**_SQUARE, "warp_specialize": True, "num_warps": 8, "num_stages": 2},
         }
     },
 )
