@@ -38,6 +38,7 @@ from tile.simt.schedule import (
     pipeline_loops,
     reload_operands,
     slice_dots,
+    stage_tiles,
 )
 from tile.simt.target import GENERIC, SimtTarget
 from tile.simt.tile_sizes import TileSizes
@@ -65,7 +66,7 @@ LAYOUT = (
     "decompose",
     "narrow-branches",
 )
-SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "slice-dots")
+SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "stage-tiles", "slice-dots")
 SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
 THREADS = (
     "distribute",

@@ -10,6 +10,7 @@ hoist_loads          loads before operations in which threads wait for each othe
 slice_dots           k-slices of FMA dots
 dot_slices           how many they are
 buffered_operands    operands that are loaded from buffers, of which slices are taken
+stage_tiles          large tiles that are read several times, in shared memory
 reload_operands      loop-invariant dot operands in shared memory instead of registers
 resources            registers of loops, and what threads and programs may take of a multiprocessor
 shared_memory        the part of it that is shared memory

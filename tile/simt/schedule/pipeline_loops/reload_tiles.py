@@ -37,11 +37,26 @@ def reload_tiles(body: Block, target: SimtTarget) -> None:
     _Reloading(body, target).run()
 
 
-class _Reloading:
-    """The operations of a body, and the values that are computed again for them."""
+def is_read_again(load: Operation, target: SimtTarget) -> bool:
+    """Return True if what is computed of a loaded tile would be, were it in a buffer."""
+    assert load.block is not None
+    reloading = _Reloading(load.block, target, load)
+    uses = ((value, op) for op in reloading.ops for value in op.inputs)
+    return any(
+        reloading.is_held(value, op) and value.op is not None and reloading.is_cheap(value)
+        for value, op in uses
+        if value.block is load.block and reloading.cost(value)
+    )
 
-    def __init__(self, body: Block, target: SimtTarget) -> None:
-        self.body, self.target = body, target
+
+class _Reloading:
+    """The operations of a body, and the values that are computed again for them.
+
+    source: an operation that loads a tile as if from a buffer.
+    """
+
+    def __init__(self, body: Block, target: SimtTarget, source: Operation | None = None) -> None:
+        self.body, self.target, self.source = body, target, source
         self.ops = list(body)
         self.costs: dict[Value, int | None] = {}
         self.copies: dict[tuple[Value, int], Value] = {}
@@ -103,7 +118,7 @@ class _Reloading:
             return 0
         if value not in self.costs:
             self.costs[value] = None
-            if op.defn is shared.local_load:
+            if op.defn is shared.local_load or op is self.source:
                 self.costs[value] = 1
             elif is_pure(op) and (op.defn.elementwise or op.defn in _REPEATED):
                 parts = [self.cost(operand) for operand in op.inputs]
