@@ -76,5 +76,11 @@ def test_tables_choose_registers_for_other_backends() -> None:
     call = Call("test")
     source = call.array("x", np.zeros((1, 20000), np.float32))
     assert blocks_of("interp", source, centered=True) == {}
-    assert blocks_of("nvptx", source, centered=True) == {"BLOCK": 4096, "num_warps": 8}
-    assert blocks_of("nvptx", source, centered=False) == {"BLOCK": 4096, "num_warps": 32}
+    assert blocks_of("nvptx", source, centered=True) == {
+        "COUNT": 0,
+        "BLOCK": 4096,
+        "num_warps": 8,
+    }
+    assert blocks_of("nvptx", source, centered=False)["num_warps"] == 32
+    source = call.array("x", np.zeros((1, 16384), np.float16))
+    assert blocks_of("nvptx", source, centered=False)["COUNT"] == 4

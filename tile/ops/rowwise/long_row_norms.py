@@ -24,9 +24,9 @@ BLOCKS = Table(
     {
         "nvptx": {
             (ANY, ANY, 4096, ANY): {},
-            (0, 0, 8192, 16384): {"BLOCK": 4096, "num_warps": 8},
+            (0, 0, 8192, 16384): {"BLOCK": 4096, "COUNT": 2, "num_warps": 8},
             (ANY, ANY, 8192, ANY): {},
-            (0, 0, 16384, 32768): {"BLOCK": 4096, "num_warps": 16},
+            (0, 0, 16384, 32768): {"BLOCK": 4096, "COUNT": 4, "num_warps": 16},
             (ANY, 0, ANY, 32768): {},
             (0, ANY, ANY, 40960): {"BYTES": 8192, "num_warps": 16},
             (0, ANY, ANY, ANY): {"BYTES": 16384, "num_warps": 32},
@@ -43,7 +43,7 @@ def blocks_of(backend: str, x: Operand, *, centered: bool) -> dict[str, Any]:
     config = dict(BLOCKS.select(backend, int(centered), int(is_padded), length, length * size))
     if "BYTES" in config:
         config["BLOCK"] = config.pop("BYTES") // size
-    return config
+    return {"COUNT": 0, **config} if config else {}
 
 
 @tile.jit
@@ -59,8 +59,12 @@ def long_row_norm_kernel(
     length,
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
+    COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
+    """COUNT: the blocks of a row that has no other elements, to unroll loops over them; or 0."""
+    if COUNT:
+        length = COUNT * BLOCK
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * x_stride
     y_ptr += row * y_stride

@@ -8,6 +8,7 @@ for dweight and dbias in registers; a second kernel adds up the sums of all prog
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import tile
@@ -19,6 +20,7 @@ from tile.ops.core.column_sums import column_sums
 from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.described_rows import described_rows
 from tile.ops.rowwise.few_rows_backward import few_rows_backward
 from tile.ops.rowwise.row_norms import LONGEST, require_block
 from tile.ops.rowwise.row_sums import SAMPLE, gradient_sums
@@ -70,10 +72,14 @@ def row_norm_backward_kernel(
     SAMPLE: tl.constexpr,
     WHOLE: tl.constexpr,
     STAGES: tl.constexpr,
+    DESCRIBED: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """WHOLE: rows have BLOCK elements. SAMPLE: of a row, for one exchange (row_sums.py), or 0."""
+    """WHOLE: rows have BLOCK elements. DESCRIBED: TMA may copy those.
+
+    SAMPLE: of a row, for one exchange (row_sums.py), or 0.
+    """
     part = tl.program_id(0)
     column = tl.arange(0, BLOCK)[None, :]
     in_row = column < (BLOCK if WHOLE else length)
@@ -82,13 +88,20 @@ def row_norm_backward_kernel(
     dbias = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
     step = tl.num_programs(0) * ROWS
     share = 1.0 / tl.full((1, 1), length, dweight.dtype)
+    if DESCRIBED:
+        shape, block = [rows, BLOCK], [ROWS, BLOCK]
+        x_rows = tl.make_tensor_descriptor(x_ptr, shape, [x_stride, 1], block)
+        dy_rows = tl.make_tensor_descriptor(dy_ptr, shape, [dy_stride, 1], block)
     # The next rows are loaded while sums of these are waited for.
     for start in tl.range(part * ROWS, rows, step, num_stages=STAGES):
         row = start.to(tl.int64) + tl.arange(0, ROWS)[:, None]
         exists = row < rows
         inside = exists & in_row
-        x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
-        dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
+        if DESCRIBED:
+            x, dy = widen(x_rows.load([start, 0])), widen(dy_rows.load([start, 0]))
+        else:
+            x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
+            dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
         direct = dy * weight
         distance, rstd, by_x, by_one = gradient_sums(
             *(x_ptr, mean_ptr, rstd_ptr, x, direct, row, x_stride, exists, inside),
@@ -149,12 +162,22 @@ def row_norm_backward(
     is_small = rows.count * length < FEWEST_TILES * FEW * ELEMENTS
     elements = ELEMENTS // 2 if is_small else ELEMENTS
     tiles = row_tile(call.backend, rows, LONGEST, elements, WARPS)
-    most = int(PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"])
-    iterations = max(1, tile.cdiv(rows.count, tiles["ROWS"] * most))
-    programs = tile.cdiv(rows.count, tiles["ROWS"] * iterations)  # no more than take as many
+    is_whole, has_statistics = length == tiles["BLOCK"], statistics["rstd"] is not None
+    described: Mapping[str, Any] = {}
+    if is_whole:
+        described = described_rows(
+            call, source, gradient, centered=centered, has_statistics=has_statistics
+        )
+    count_tiles = tile.cdiv(rows.count, tiles["ROWS"])
+    if described:
+        programs = min(int(described["programs"]), count_tiles)
+    else:
+        most = int(PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"])
+        iterations = max(1, tile.cdiv(count_tiles, most))
+        programs = tile.cdiv(count_tiles, iterations)  # no more than take as many
     parts = [call.new((programs, length), kind) for _ in range(count)]
     is_sampled = source.dtype.itemsize == 2 and ELEMENTS < length <= SAMPLED
-    is_deep = statistics["rstd"] is not None and not centered and length in DEEP
+    is_deep = has_statistics and not centered and length in DEEP
     if rows.count and length:
         launch(row_norm_backward_kernel, (programs,), dependent=True)(
             *(dy, x, weight, statistics.get("mean"), statistics["rstd"]),
@@ -163,8 +186,10 @@ def row_norm_backward(
             CENTERED=centered,
             EPS=eps,
             SAMPLE=SAMPLE if is_sampled else 0,
-            WHOLE=length == tiles["BLOCK"],
-            STAGES=3 if is_deep else 2,
+            WHOLE=is_whole,
+            STAGES=described["STAGES"] if described else 3 if is_deep else 2,
+            DESCRIBED=bool(described),
+            tma="pointers+strips" if described else None,
             **tiles,
         )
     if length:

@@ -99,7 +99,9 @@ def pipeline_loops(
     `tma_load` in place of a commit group, `mbarrier_wait` in place of `cp_async_wait_group`, and a
     `mbarrier_inval` after the loop. Several warpgroups that exchange nothing else, and leave no
     wgmma in flight, release stages by `mbarrier_arrive`, and wait for that before these are filled
-    again. Others need a barrier there.
+    again. Others need a barrier there. Blocks that threads read in a loop without dots become TMA
+    loads, too, if the loop has a `num_stages` of its own; they are issued behind the barrier of its
+    first reduction.
 
     A tile that is loaded one iteration early is stored to a multi-buffer at the end of the body,
     or stays in registers if no conversion of its layout needs shared memory:

@@ -16,7 +16,9 @@ from tile.ir.shared_type import Shared
 from tile.simt.hopper.wgmma_layouts import stage_operands, staged_operands
 from tile.simt.layouts.dims import WARP
 from tile.simt.layouts.linear_layout import LinearLayout
+from tile.simt.memory.expose_shared import shared_conversion
 from tile.simt.ops import shared, wgmma
+from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 from tile.simt.schedule.async_ops import LATENCIES, issue_stage
@@ -81,15 +83,16 @@ def lower_async_loads(plan: LoopPlan, schedule: LoopSchedule, resources: Resourc
 
     TMA loads complete on mbarriers, other copies in commit groups. Where a wgmma need only wait for
     copies, those of later iterations are issued after it. Copies of a loop whose iterations have
-    stages of their own wait for no reader. Several warpgroups that exchange nothing else release
-    stages on mbarriers, as for a producer (`_releasing_warps`): a barrier would keep them together.
-    `defer_last_slice` says where loops of dots by mma have their copies issued.
+    stages of their own wait for no reader. TMA loads of rows that threads reduce are issued behind
+    the barrier of the reduction (`_after_exchange`). Several warpgroups that exchange nothing else
+    release stages on mbarriers, as for a producer (`_releasing_warps`): a barrier would keep them
+    together. `defer_last_slice` says where loops of dots by mma have their copies issued.
     """
     loop = plan.loop
     (body,) = loop.regions
     in_flight = find_in_flight(loop, plan.async_loads, resources, plan.double_buffered)
     completed = None if in_flight is None else schedule_in_flight(in_flight, schedule)
-    point = completed or _after_first_wgmma(plan)
+    point = completed or _after_exchange(plan, resources) or _after_first_wgmma(plan)
     build = LayoutBuilder.before(loop)
     tma = tuple(load for load in plan.async_loads if load.tma)
     cp_async = tuple(load for load in plan.async_loads if not load.tma)
@@ -204,6 +207,28 @@ def _after_first_wgmma(plan: LoopPlan) -> Point:
     else:
         first = _wgmma_of_copies(plan)
     return Point() if first is None else Point(first, after=True)
+
+
+def _after_exchange(plan: LoopPlan, resources: Resources) -> Point | None:
+    """Return the point behind the first exchange among all threads, if TMA loads their tiles.
+
+    All threads have read the stage of the iteration before then, which need no barrier for that.
+    Exchanges that do not depend on each other are one.
+    """
+    if not plan.reloads or not all(load.tma for load in plan.async_loads):
+        return None
+    last: Operation | None = None
+    behind: set[Value] = set()
+    for op in plan.loop.regions[0]:
+        depends = not behind.isdisjoint(op.inputs)
+        if op.defn is convert_layout and shared_conversion(op, resources.target) is not None:
+            if depends:
+                break
+            last = op
+            behind.update(op.results)
+        elif depends:
+            behind.update(op.results)
+    return None if last is None else Point(last, after=True)
 
 
 def _wgmma_of_copies(plan: LoopPlan) -> Operation | None:

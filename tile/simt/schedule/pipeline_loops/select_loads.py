@@ -179,8 +179,12 @@ class LoopPlanner:
         indirect = [op for op in chosen if op in early and op not in movable]
         indirect = [op for op in indirect if backward_slice(loop, op.inputs, early)]
         chosen = [op for op in chosen if op in movable]
-        if not for_dots and self.lacks_registers(loop, chosen):
-            return self.plan_copies(loop, stages, chosen, early)
+        if not for_dots:
+            lacks_registers = self.lacks_registers(loop, chosen)
+            if lacks_registers or any(map(self.row_load, chosen)):
+                plan = self.plan_copies(loop, stages, chosen, early)
+                if plan is not None or lacks_registers:
+                    return plan
         copies = _not_none(self.async_load(op) for op in chosen if op in for_dots)
         if any(each.tma for each in copies):
             copies = [each if each.tma else self.tma_copy(each) for each in copies]
@@ -203,10 +207,11 @@ class LoopPlanner:
         """Return the plan of a loop without dots whose tiles are copied to shared memory.
 
         As many as fit: others are loaded where they are used. Those that take a thread no more than
-        a register are loaded to it one iteration early.
+        a register are loaded to it one iteration early. TMA copies rows of descriptors.
         """
         held = [load for load in loads if tile_registers(load.result) <= 1]
-        copies = _not_none(self.cp_async_load(load) for load in loads if load not in held)
+        wide = [load for load in loads if load not in held]
+        copies = _not_none(self.row_load(load) or self.cp_async_load(load) for load in wide)
         for count in range(len(copies), 0, -1):
             plans = self.candidates(loop, stages, (), held, copies[:count], early)
             plan = next(filter(self.fits, plans), None)
@@ -214,6 +219,11 @@ class LoopPlanner:
                 self.rely_on_disjoint(plan)
                 return replace(plan, reloads=True)
         return None
+
+    def row_load(self, load: Operation) -> BufferedLoad | None:
+        """Return the TMA load of a descriptor block that threads read; None if there is none."""
+        tile = tile_type(load.result)
+        return self.tma_block(load, block_layout(tuple(tile.shape), tile.of.storage_bits))
 
     def lacks_registers(self, loop: Operation, loads: Sequence[Operation]) -> bool:
         """Return True if a thread would spill for holding tiles of a loop one iteration early."""

@@ -1,0 +1,48 @@
+"""Rows of the gradients of norms that TMA copies to shared memory, some iterations early.
+
+They take no registers then, and no instructions but those of one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tile.ops.core.call import Call
+from tile.ops.core.operand import Operand
+from tile.ops.core.tables import ANY, Table
+
+# STAGES of their buffers, and programs at most. By CENTERED, whether statistics are given, the
+# length and the bytes of an element; an empty entry is for other rows. H200, 2026-11-30, us, by
+# copies of threads and so: RMS norm of 8192 x 16384 210.5 and 197.9, of 8192 x 8192 102.4 and
+# 100.5, of 4096 x 4096 29.7 and 28.7; layer norm of 8192 x 8192 107.6 and 103.4, if statistics are
+# given 106.4 and 101.1; float32, 4096 x 8192, 110.2 and 107.3, 108.1 and 102.9.
+DESCRIBED = Table(
+    {(ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (ANY, ANY, 2048, ANY): {},
+            (0, ANY, 4096, 2): {"STAGES": 3, "programs": 256},
+            (0, 0, 8192, 2): {"STAGES": 3, "programs": 128},
+            (0, ANY, 8192, 2): {},
+            (0, ANY, 16384, 2): {"STAGES": 2, "programs": 132},
+            (ANY, 0, 4096, 2): {},
+            (ANY, ANY, 4096, 2): {"STAGES": 3, "programs": 256},
+            (ANY, 0, 8192, 2): {"STAGES": 3, "programs": 128},
+            (ANY, ANY, 8192, 2): {"STAGES": 4, "programs": 132},
+            (ANY, ANY, 16384, 2): {},
+            (ANY, ANY, 4096, 4): {"STAGES": 2, "programs": 256},
+            (ANY, ANY, 8192, 4): {"STAGES": 2, "programs": 128},
+            (ANY, ANY, ANY, ANY): {},
+        }
+    },
+)
+
+
+def described_rows(
+    call: Call, x: Operand, dy: Operand, *, centered: bool, has_statistics: bool
+) -> Mapping[str, Any]:
+    """Return STAGES and programs for rows that TMA copies; {} for others."""
+    key = int(centered), int(has_statistics), x.shape[-1], x.dtype.itemsize
+    tiles = DESCRIBED.select(call.backend, *key)
+    return tiles if tiles and call.describes(x, dy) else {}
