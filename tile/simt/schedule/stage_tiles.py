@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tile.analysis.axis_info import AxisInfoResult, axis_info
+from tile.analysis.call_graph import CallGraph
 from tile.ir.core import Operation
 from tile.ir.effects import is_plain_load, is_zero
 from tile.ir.module import Module
@@ -17,6 +18,7 @@ from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
 from tile.simt.schedule.dot_slices import tile_bytes
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector
 from tile.simt.schedule.pipeline_loops.reload_tiles import is_read_again, reload_tiles
+from tile.simt.schedule.shared_memory import SharedMemory, align_up
 from tile.simt.target import GENERIC, SimtTarget
 
 
@@ -26,8 +28,8 @@ def stage_tiles(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
     A row that a program reduces, and reads again by the result, would take registers while its
     threads wait. Those are tiles that are loaded outside of loops, of which a thread has as many
-    elements as `TuningConstants.staged_elements`, and that fit. `reload_tiles` computes what
-    depends on them again behind each exchange of partial results.
+    elements as `TuningConstants.staged_elements`, and that fit together. `reload_tiles` computes
+    what depends on them again behind each exchange of partial results.
 
         %x = load %p                              local_cp_async %m, %p
                                                   cp_async_commit_group
@@ -41,14 +43,29 @@ def stage_tiles(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """
     if not target.cp_async_bytes:
         return
-    for function in module:
+    memory = SharedMemory(target)
+    for function in CallGraph(module).bottom_up():
+        memory.finish(function)
         loads = [op for op in function.body if is_plain_load(op) and _is_large(op, target)]
         loads = [op for op in loads if is_read_again(op, target)]
         if loads:
             axes = axis_info(function)
-            staged = [_stage(load, axes, target) for load in loads]
+            free = target.shared_bytes - memory.functions[function.name]
+            staged = [_stage(load, axes, target) for load in _fitting(loads, free)]
             if any(staged):
                 reload_tiles(function.body, target)
+                memory.finish(function)
+
+
+def _fitting(loads: list[Operation], free: int) -> list[Operation]:
+    """Return those loads whose tiles fit in so many bytes together, in their order."""
+    fitting = []
+    for load in loads:
+        size = align_up(tile_bytes(load.result))
+        if size <= free:
+            fitting.append(load)
+            free -= size
+    return fitting
 
 
 def _is_large(load: Operation, target: SimtTarget) -> bool:
