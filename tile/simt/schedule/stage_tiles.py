@@ -15,7 +15,7 @@ from tile.ir.types import Tile
 from tile.simt.layouts.dims import LANE, WARP
 from tile.simt.ops import shared
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of
-from tile.simt.schedule.dot_slices import tile_bytes
+from tile.simt.schedule.dot_slices import WORD_BITS, tile_bytes
 from tile.simt.schedule.pipeline_loops.buffer_layouts import copy_layout, copy_vector
 from tile.simt.schedule.pipeline_loops.reload_tiles import is_read_again, reload_tiles
 from tile.simt.schedule.shared_memory import SharedMemory, align_up
@@ -28,8 +28,10 @@ def stage_tiles(module: Module, *, target: SimtTarget = GENERIC) -> None:
 
     A row that a program reduces, and reads again by the result, would take registers while its
     threads wait. Those are tiles that are loaded outside of loops, of which a thread has as many
-    elements as `TuningConstants.staged_elements`, and that fit together. `reload_tiles` computes
-    what depends on them again behind each exchange of partial results.
+    elements as `TuningConstants.staged_elements`, and that fit together. The elements have fewer
+    bits than a register, which each takes once it is widened: shared memory holds no more words
+    than registers. `reload_tiles` computes what depends on them again behind each exchange of
+    partial results.
 
         %x = load %p                              local_cp_async %m, %p
                                                   cp_async_commit_group
@@ -74,7 +76,8 @@ def _is_large(load: Operation, target: SimtTarget) -> bool:
         return False
     threads = layout_of(value).in_size(LANE) * layout_of(value).in_size(WARP)
     large = value.type.numel // threads >= target.tuning.staged_elements
-    return large and tile_bytes(value) <= target.shared_bytes // 2
+    narrow = value.type.of.bits < WORD_BITS
+    return large and narrow and tile_bytes(value) <= target.shared_bytes // 2
 
 
 def _stage(load: Operation, axes: AxisInfoResult, target: SimtTarget) -> bool:
