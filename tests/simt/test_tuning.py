@@ -46,6 +46,7 @@ SIMT: dict[str, tuple[float, str | None]] = {
     "transposed_dots": (True, "docs/notes/hopper.md#transposing-b-in-shared-memory"),
     "gathered_instructions": (16, "docs/notes/rows.md#loops-of-a-few-iterations"),
     "repeated_instructions": (256, "docs/notes/rows.md#sums-by-columns"),
+    "staged_elements": (128, "docs/notes/ops.md#compared-with-a-copy"),
     "max_oversubscription": (8, None),
     "other_registers": (64, f"{REGISTERS}#spills"),
     "least_other_registers": (24, f"{REGISTERS}#spills"),
