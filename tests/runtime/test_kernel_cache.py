@@ -253,7 +253,9 @@ WARM: dict[str, set[str]] = {
         *("python", "python.aggregates", "python.fingerprint", "python.source"),
         "python.constexpr_function",
     },
-    "tile.ir": {"descriptor_type", "dtype_members", "layout_kinds", "numpy_dtypes", "types"},
+    "tile.ir": {
+        *("descriptor_type", "dtype_members", "extents", "layout_kinds", "numpy_dtypes", "types"),
+    },
     "tile.backends.nvptx": {
         *("architectures", "backend", "driver", "fast_launch", "host_code", "host_staging"),
         *(
