@@ -1,4 +1,4 @@
-"""Which kernels an operation launches."""
+"""Which kernels an operation launches, and with which options."""
 
 from __future__ import annotations
 
@@ -20,3 +20,21 @@ def record_launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(JITFunction, "__getitem__", recording)
     return names
+
+
+def record_option(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+    """Return the values of an option of the launches from now on; None of one that lacks it."""
+    values: list[Any] = []
+    select = JITFunction.__getitem__
+
+    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        launch = select(kernel, grid)
+
+        def launched(*args: Any, **options: Any) -> Any:
+            values.append(options.get(name))
+            return launch(*args, **options)
+
+        return launched
+
+    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    return values

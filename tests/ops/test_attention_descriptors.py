@@ -9,7 +9,7 @@ import pytest
 
 import tile
 import tile.ops
-from tests.ops.launches import record_launches
+from tests.ops.launches import record_launches, record_option
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
@@ -22,20 +22,7 @@ from tile.runtime.jit import JITFunction
 @pytest.fixture
 def forms(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The constants `DESCRIPTORS` of launches."""
-    used: list[bool] = []
-    select = JITFunction.__getitem__
-
-    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        launch = select(kernel, grid)
-
-        def launched(*args: Any, **options: Any) -> Any:
-            used.append(options["DESCRIPTORS"])
-            return launch(*args, **options)
-
-        return launched
-
-    monkeypatch.setattr(JITFunction, "__getitem__", recording)
-    return used
+    return record_option(monkeypatch, "DESCRIPTORS")
 
 
 def heads(*shape: int, seed: int = 0) -> np.ndarray:

@@ -9,12 +9,12 @@ import pytest
 
 import tile
 import tile.ops
+from tests.ops.launches import record_option
 from tests.ops.test_attention_descriptors import SEQUENCES, check_sequences
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
 from tile.ops.sequence import varlen_attention as varlen_module
 from tile.ops.sequence.attention import attention_reference
-from tile.runtime.jit import JITFunction
 
 TILES = {"BLOCK_N": 64, "num_stages": 2, "LANE_SUMS": True, "ONE_LOOP": True}
 
@@ -88,19 +88,9 @@ def test_undefined_scores(block: int) -> None:
 def test_scores_that_take_the_running_maximum(
     options: dict[str, Any], used: bool, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launched: list[bool] = []
-    select = JITFunction.__getitem__
-
-    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        def launch(*args: Any, **constants: Any) -> Any:
-            launched.append(constants.get("FIRST_MAXIMUM", False))
-            return select(kernel, grid)(*args, **constants)
-
-        return launch
-
-    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    launched = record_option(monkeypatch, "FIRST_MAXIMUM")
     q, k, v = growing(0.0, 12.0, np.float16)
     with tile.backend("interp:wgmma"):
         result = tile.ops.attention(q, k, v, causal=True, **options)
-    assert launched == [used]
+    assert [bool(each) for each in launched] == [used]
     np.testing.assert_allclose(result, attention_reference(q, k, v, True, **options), atol=4e-3)

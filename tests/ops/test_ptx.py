@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -23,18 +23,33 @@ from tests.backends.nvptx.assembling import assemble
 from tests.backends.nvptx.test_dependent_launch import ACCESS, WAIT
 
 
+def _compile_only(
+    monkeypatch: pytest.MonkeyPatch, note: Callable[[str, dict[str, Any]], None]
+) -> None:
+    """Let ops compile their kernels instead of launching them; `note` gets names and stages."""
+
+    def select(kernel: JITFunction[..., Any], grid: Any) -> Any:
+        def launch(*args: Any, **options: Any) -> None:
+            note(kernel.__name__, kernel.warmup(*args, grid=grid, **options).asm)
+
+        return launch
+
+    monkeypatch.setattr(JITFunction, "__getitem__", select)
+
+
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Compile kernels instead of launching them; the result is the PTX by name."""
     texts: dict[str, str] = {}
+    _compile_only(monkeypatch, lambda name, stages: texts.update({name: stages["ptx"]}))
+    return texts
 
-    def compile_only(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        def launch(*args: Any, **options: Any) -> None:
-            texts[kernel.__name__] = kernel.warmup(*args, grid=grid, **options).asm["ptx"]
 
-        return launch
-
-    monkeypatch.setattr(JITFunction, "__getitem__", compile_only)
+@pytest.fixture
+def thread_ir(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Compile kernels instead of launching them; the result is the IR of threads, in order."""
+    texts: list[str] = []
+    _compile_only(monkeypatch, lambda _, stages: texts.append(stages["thread"]))
     return texts
 
 
@@ -58,23 +73,16 @@ def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
         assemble(text, "sm_90a")
 
 
-def test_weights_are_expanded_while_a_dot_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_expanded_while_a_dot_is_in_flight(
+    thread_ir: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One store, one barrier and two prefetches an iteration; no wait for the iteration's dot."""
-    texts: list[str] = []
-
-    def compile_only(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        def launch(*args: Any, **options: Any) -> None:
-            texts.append(kernel.warmup(*args, grid=grid, **options).asm["thread"])
-
-        return launch
-
-    monkeypatch.setattr(JITFunction, "__getitem__", compile_only)
     monkeypatch.setitem(EXPANDED_BYTES, "nvptx", 2**21)
     # By groups before rows, as `pack_int4` stores them.
     packed = np.zeros((4, 4096, 64), np.uint8).swapaxes(0, 1)
     with tile.backend("nvptx:sm_90a"):
         tile.ops.int4_matmul(np.zeros((2048, 512), np.float16), packed, np.zeros((4, 4096), "f4").T)
-    first, multiply, last = texts
+    first, multiply, last = thread_ir
     loop = re.search(r" = for .*?\n  }", multiply, re.S)
     assert loop is not None and "wgmma" not in first and "inline_asm" not in last
     operations = re.findall(r"^ +(?:%[^=]*= )?(\w+)", loop[0], re.M)
@@ -317,22 +325,13 @@ def test_sums_of_attention_are_exchanged_after_the_loops(
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [64, 128])
 def test_warps_raise_the_origin_of_attention_alone(
-    size: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+    size: int, causal: bool, thread_ir: list[str]
 ) -> None:
     """No barrier holds warps together in the loop without a running maximum."""
-    texts: list[str] = []
-
-    def compile_only(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        def launch(*args: Any, **options: Any) -> None:
-            texts.append(kernel.warmup(*args, grid=grid, **options).asm["thread"])
-
-        return launch
-
-    monkeypatch.setattr(JITFunction, "__getitem__", compile_only)
     x = zeros(1, 8, 4096, size)
     with tile.backend("nvptx:sm_90a"):
         tile.ops.attention(x, x, x, causal=causal)
-    loop = re.search(r" = for .*?\n  }", texts[0], re.S)
+    loop = re.search(r" = for .*?\n  }", thread_ir[0], re.S)
     assert loop is not None and "wgmma" in loop[0] and "mbarrier_arrive" in loop[0]
     assert re.search(r"^ +%\w+ = warp_reduce .*kind = or", loop[0], re.M)
     assert not re.search(r"^ +barrier$", loop[0], re.M)
