@@ -13,6 +13,7 @@ import tile
 import tile.ops
 from tests.ops.launches import record_launches
 from tests.ops.test_im2col_convolution import forget, integers
+from tests.sampling import sample
 from tile.ops.core.reference import reference_of
 from tile.ops.image import aligned_convolution, convolution, im2col_wgrad
 
@@ -74,8 +75,7 @@ FORWARD: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
-@pytest.mark.parametrize("case", FORWARD)
+@pytest.mark.parametrize(("case", "layout"), sample(FORWARD, ["NHWC", "NCHW"]))
 def test_results(case: str, layout: str, launched: list[str]) -> None:
     shape, filters, options, *kernels = FORWARD[case]
     x, weights = placed(integers(*shape), layout), placed(integers(*filters, seed=1), layout)

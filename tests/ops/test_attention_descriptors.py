@@ -10,6 +10,7 @@ import pytest
 import tile
 import tile.ops
 from tests.ops.launches import record_launches, record_option
+from tests.sampling import crossed, sample
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
@@ -204,9 +205,7 @@ def check_sequences(
         np.testing.assert_allclose(results[1][:, rows], expected[1][:, rows], atol=4e-3)
 
 
-@pytest.mark.parametrize("tile_of_keys", [32, 64])
-@pytest.mark.parametrize("size", [48, 64])
-@pytest.mark.parametrize("name", SEQUENCES)
+@crossed({"name": SEQUENCES, "size": [48, 64], "tile_of_keys": [32, 64]})
 def test_sequences(
     name: str, size: int, tile_of_keys: int, forms: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,8 +217,9 @@ def test_sequences(
     assert forms == [True, True]
 
 
-@pytest.mark.parametrize(("size", "tile_of_keys"), [(48, 64), (64, 32), (64, 64)])
-@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize(
+    ("name", "size", "tile_of_keys"), sample(SEQUENCES, [(48, 64), (64, 32), (64, 64)])
+)
 def test_programs_with_blocks_of_several_sequences(
     name: str, size: int, tile_of_keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 import tile
 import tile.ops
 from tests.ops.launches import record_launches
+from tests.sampling import crossed, sample
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import varlen_gradient_launches as varlen_module
@@ -35,13 +36,15 @@ def problem(queries: int, keys: int, size: int, causal: bool) -> list[np.ndarray
     return [heads(2, 2, queries, size, seed=3), q, k, v, *done]
 
 
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    ("queries", "keys", "size"),
-    [
-        *((64, 128, 64), (32, 64, 128), (77, 150, 64), (70, 70, 128)),
-        *((64, 64, 96), (70, 90, 80), (32, 64, 192), (45, 70, 256), (33, 33, 40), (70, 70, 24)),
-    ],
+    ("queries", "keys", "size", "causal"),
+    sample(
+        [
+            *((64, 128, 64), (32, 64, 128), (77, 150, 64), (70, 70, 128)),
+            *((64, 64, 96), (70, 90, 80), (32, 64, 192), (45, 70, 256), (33, 33, 40), (70, 70, 24)),
+        ],
+        [False, True],
+    ),
 )
 def test_results(queries: int, keys: int, size: int, causal: bool, launched: list[str]) -> None:
     """Queries and keys are no multiples of a block, nor are heads."""
@@ -54,10 +57,12 @@ def test_results(queries: int, keys: int, size: int, causal: bool, launched: lis
         np.testing.assert_allclose(result.astype(np.float64), wanted, atol=8e-3)
 
 
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    ("queries", "keys", "size"),
-    [(64, 128, 64), (32, 64, 128), (76, 150, 64), (72, 90, 80), (44, 70, 256), (68, 70, 24)],
+    ("queries", "keys", "size", "causal"),
+    sample(
+        [(64, 128, 64), (32, 64, 128), (76, 150, 64), (72, 90, 80), (44, 70, 256), (68, 70, 24)],
+        [False, True],
+    ),
 )
 def test_sums_in_any_order(
     queries: int, keys: int, size: int, causal: bool, launched: list[str]
@@ -127,9 +132,9 @@ SEQUENCES: dict[str, tuple[list[int], list[int], bool]] = {
 }
 
 
-@pytest.mark.parametrize(("size", "tile_size"), [(64, 32), (64, 64), (48, 64)])
-@pytest.mark.parametrize("key_heads", [1, 2])
-@pytest.mark.parametrize("name", SEQUENCES)
+@crossed(
+    {"name": SEQUENCES, "key_heads": [1, 2], "size, tile_size": [(64, 32), (64, 64), (48, 64)]}
+)
 def test_sequences(
     name: str,
     key_heads: int,

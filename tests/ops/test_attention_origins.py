@@ -11,6 +11,7 @@ import tile
 import tile.ops
 from tests.ops.launches import record_option
 from tests.ops.test_attention_descriptors import SEQUENCES, check_sequences
+from tests.sampling import crossed
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
 from tile.ops.sequence import varlen_attention as varlen_module
@@ -42,9 +43,13 @@ def growing(start: float, growth: float, dtype: type) -> list[np.ndarray]:
     return [x.astype(dtype) for x in (q, k, v)]
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("growth", [-30.0, 0.0, 3.0, 12.0, 50.0, 200.0])
-@pytest.mark.parametrize("start", [-60.0, 0.0, 60.0])
+@crossed(
+    {
+        "start": [-60.0, 0.0, 60.0],
+        "growth": [-30.0, 0.0, 3.0, 12.0, 50.0, 200.0],
+        "causal": [False, True],
+    }
+)
 def test_scores_that_grow(start: float, growth: float, causal: bool, block: int) -> None:
     q, k, v = growing(start, growth, np.float16)
     with tile.backend("interp:wgmma"):

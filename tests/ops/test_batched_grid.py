@@ -10,6 +10,7 @@ import pytest
 
 import tile
 import tile.ops
+from tests.sampling import sample
 from tile.ops.core import batched_grid
 from tile.ops.core.reference import reference_of
 from tile.runtime.grid import LIMITS
@@ -102,8 +103,7 @@ def test_longest_blocks_of_some_heads_first(
     check(tile.ops.attention_backward, dout, q, k, v, *done, causal=True)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("form", ["plain", "window", "bias"])
+@pytest.mark.parametrize(("form", "causal"), sample(["plain", "window", "bias"], [False, True]))
 def test_attention(few: Callable[..., None], form: str, causal: bool) -> None:
     q, k, v = heads(3, 2, 150, 64), *(heads(3, 2, 150, 64, seed=n) for n in (1, 2))
     options: dict[str, Any] = {"causal": causal}
@@ -117,8 +117,7 @@ def test_attention(few: Callable[..., None], form: str, causal: bool) -> None:
     few(tile.ops.attention_backward, heads(3, 2, 150, 64, seed=3), q, k, v, *done, **options)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize(("window", "causal"), sample([None, 20], [False, True]))
 def test_sequences(few: Callable[..., None], window: int | None, causal: bool) -> None:
     lengths = [40, 1, 70, 66]
     starts = np.cumsum([0, *lengths], dtype=np.int32)

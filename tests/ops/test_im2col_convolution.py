@@ -11,6 +11,7 @@ import pytest
 import tile
 import tile.ops
 from tests.ops.launches import record_launches
+from tests.sampling import crossed, sample
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image import (
@@ -58,9 +59,7 @@ def integers(*shape: int, dtype: str = "float16", seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-3, 4, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("splits", [1, 2, 5])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
+@crossed({"backend": ["interp", "interp:wgmma"], "geometry": GEOMETRIES, "splits": [1, 2, 5]})
 def test_results(
     backend: str, geometry: str, splits: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,8 +74,7 @@ def test_results(
     np.testing.assert_array_equal(result, reference_of(tile.ops.conv2d)(*arguments))
 
 
-@pytest.mark.parametrize("columns", [32, 24])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("geometry", "columns"), sample(GEOMETRIES, [32, 24]))
 def test_persistent_programs(
     geometry: str, columns: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,8 +141,7 @@ TRANSPOSED: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("geometry", TRANSPOSED)
+@pytest.mark.parametrize(("geometry", "dtype"), sample(TRANSPOSED, ["float16", "float32"]))
 def test_transposed_convolutions(geometry: str, dtype: str, launched: list[str]) -> None:
     """All phases are one launch in types of 16 bits: others must be contiguous along channels."""
     h, w, r, s, c, *options = TRANSPOSED[geometry]

@@ -8,6 +8,7 @@ import pytest
 
 import tile
 import tile.ops
+from tests.sampling import crossed
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear import int4_expanded, int4_rows
@@ -15,10 +16,10 @@ from tile.ops.linear.configurations import PROGRAMS
 from tile.ops.linear.int4_expanded import EXPANDED_BYTES
 from tile.ops.linear.int4_matmul import EXPANDED_ROWS, REGISTER_ROWS
 
+DTYPES = ["float16", "bfloat16"]
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("rows", [16, 40, 130])
-@pytest.mark.parametrize("group", [32, 128, 256])
+
+@crossed({"group": [32, 128, 256], "rows": [16, 40, 130], "dtype": DTYPES})
 def test_configurations_of_a_gpu(
     rows: int, group: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,9 +38,13 @@ def test_configurations_of_a_gpu(
     assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
-@pytest.mark.parametrize(("parts", "group"), [(1, 64), (3, 64), (3, 32)])
+@crossed(
+    {
+        "parts, group": [(1, 64), (3, 64), (3, 32)],
+        "backend": ["interp", "interp:wgmma"],
+        "dtype": DTYPES,
+    }
+)
 def test_many_rows_expand_weights_first(
     backend: str, parts: int, group: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,10 +116,14 @@ def test_strides_of_weights(
         np.testing.assert_array_equal(result, results[0])
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("rows", [1, 8, 13, 16])
-@pytest.mark.parametrize("group", [32, 128, 256])
-@pytest.mark.parametrize(("backend", "warps"), [("interp", 2), ("interp", 8), ("interp:wgmma", 4)])
+@crossed(
+    {
+        "backend, warps": [("interp", 2), ("interp", 8), ("interp:wgmma", 4)],
+        "group": [32, 128, 256],
+        "rows": [1, 8, 13, 16],
+        "dtype": DTYPES,
+    }
+)
 def test_few_rows_with_weights_in_registers(
     backend: str, warps: int, group: int, rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
