@@ -72,6 +72,59 @@ def pointers_kernel(
 
 
 @jit
+def column_parts(x, COLUMNS: tl.constexpr):
+    """Return the first columns of a tile, as tiles of the powers of two of `COLUMNS`."""
+    parts = ()
+    for bit in tl.static_range(x.shape[1].bit_length() - 2, -1, -1):
+        if COLUMNS % (2 << bit) != 0:
+            low, high = tl.split(x.reshape(x.shape[0], 2, 1 << bit).permute(0, 2, 1))
+            if COLUMNS >> bit & 1:
+                parts += (low,)
+                x = high
+            else:
+                x = low
+    return parts if len(parts) > 0 else (x,)
+
+
+@jit
+def columns_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+    IMPRECISE: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """B by columns, several tiles a program: the first BN of COLUMNS columns, a power of two."""
+    rows, columns = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    inner = tl.arange(0, BK)
+    for number in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0)):
+        first = number // (GROUP * columns) * GROUP
+        height = min(rows - first, GROUP)
+        tile_row = first + number % (GROUP * columns) % height
+        tile_column = number % (GROUP * columns) // height
+        # Non-negative dividends let the compiler prove that the remainders are contiguous.
+        tl.assume(tile_row >= 0)
+        tl.assume(tile_column >= 0)
+        row = tile_row * BM + tl.arange(0, BM)
+        column = tile_column * BN + tl.arange(0, COLUMNS)
+        a_ptrs = a_ptr + (row % M)[:, None] * K + inner[None, :]
+        b_ptrs = b_ptr + inner[:, None] + (column % N)[None, :] * K
+        total = tl.zeros((BM, COLUMNS), dtype=tl.float32)
+        for k in range(0, K, BK):
+            a = tl.load(a_ptrs, mask=inner[None, :] < K - k, other=0.0)
+            b = tl.load(b_ptrs, mask=inner[:, None] < K - k, other=0.0)
+            total = tl.dot(a, b, total, max_num_imprecise_acc=IMPRECISE)
+            a_ptrs += BK
+            b_ptrs += BK
+        first = tile_column * BN
+        parts = column_parts(total, BN)
+        for i in tl.static_range(len(parts)):
+            part = first + tl.arange(0, parts[i].shape[1])
+            mask = (row[:, None] < M) & (part[None, :] < N)
+            c_ptrs = c_ptr + row[:, None] * N + part[None, :]
+            tl.store(c_ptrs, parts[i].to(c_ptr.dtype.element_ty), mask=mask)
+            first += parts[i].shape[1]
+
+
+@jit
 def descriptors_kernel(
     a, b, bias_ptr, c, M, N, K,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,

@@ -76,6 +76,17 @@ def test_matmuls(kernels: ModuleType, gelu: bool, by_columns: bool) -> None:
     close(c, expected)
 
 
+@pytest.mark.parametrize("columns", [24, 28, 32])
+def test_tiles_of_any_columns(kernels: ModuleType, columns: int) -> None:
+    m, n, k = 72, 70, 96
+    a, b = normal(m, k), normal(n, k)
+    c = np.zeros((m, n), np.float16)
+    kernels.columns_kernel[(2,)](
+        *(a, b, c, m, n, k), **{**TILES, "BN": columns}, IMPRECISE=None, COLUMNS=32
+    )
+    close(c, a.astype(np.float64) @ b.T)
+
+
 def test_scales_of_blocks(kernels: ModuleType) -> None:
     m, n, k = 64, 256, 256
     kind = ml_dtypes.float8_e4m3fn
