@@ -29,7 +29,7 @@ def sample(rows: Iterable[Any], columns: Sequence[Any], each: int = 1) -> list[A
 
 
 def crossed(values: Mapping[str, Iterable[Any]]) -> pytest.MarkDecorator:
-    """Return the mark that runs a test with all combinations of values of three parameters or more.
+    """Return the decorator that runs a test with all combinations of three parameters or more.
 
     Those run by `.ci/run` have every two values of two parameters together, since most faults show
     with two (D. R. Kuhn, D. R. Wallace, A. M. Gallo: Software Fault Interactions and Implications
