@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-import io
+import functools
 import keyword
 import re
-import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,7 @@ ORDINARY = frozenset(
     meaning moving places served talk tied told turned
     """.split()
 )
+PROSE = PRIVATE - ORDINARY
 # Right uses of the others in prose: by phrase, or by word and file, with the reason.
 PHRASES = {
     r"\brounds?(?= (an?|f32|f64|to|once|up|down|them|it|as|every|exactly|both|its|twice|less|each|toward"
@@ -129,18 +130,54 @@ GENERATED = {
 OPENERS = re.compile(r"(What|Whether|How|Of|Where)\b")
 
 
-def names(path: Path) -> Iterator[str]:
-    """Yield the names of a file, its functions, classes, parameters, attributes and variables."""
-    yield path.stem
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            yield node.attr
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+@dataclass(frozen=True)
+class Text:
+    """Names and prose of a Python file, from one walk over its syntax tree."""
+
+    names: tuple[str, ...]  # of the file, its functions, classes, parameters, attributes, variables
+    docs: tuple[str, ...]
+    comments: tuple[str, ...]
+    words: frozenset[str]  # identifiers, and words of strings other than docstrings
+
+
+# Strings, and comments, which are the group.
+COMMENT = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|"(?:[^"\\\n]|\\.)*"'
+    r"|'''(?:[^\\]|\\.)*?'''|'(?:[^'\\\n]|\\.)*'|(#[^\n]*)",
+    re.DOTALL,
+)
+
+
+@functools.cache
+def text_of(path: Path) -> Text:
+    """Read a file of Python. Tests share the result, since to parse all files takes seconds."""
+    source = path.read_text(encoding="utf-8")
+    names, docs, words = [path.stem], [], {path.stem}
+    documented = set()  # the constants that are docstrings; the walk reaches them later
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names.append(node.name)
+            case ast.arg():
+                names.append(node.arg)
+            case ast.Attribute(ctx=ast.Store()):
+                names.append(node.attr)
+            case ast.Name(ctx=ast.Store()):
+                names.append(node.id)
+            case ast.Constant(value=str() as string) if id(node) not in documented:
+                words.update(re.findall(r"\w+", string))
+        if isinstance(node, _DOCUMENTED) and (doc := ast.get_docstring(node)) is not None:
+            docs.append(doc)
+            documented.add(id(node.body[0].value))
+        for field in ("id", "attr", "arg", "name", "asname"):
+            name = getattr(node, field, None)
+            if isinstance(name, str):
+                words.update(name.split("."))
+    comments = tuple(match[1] for match in COMMENT.finditer(source) if match[1])
+    return Text(tuple(names), tuple(docs), comments, frozenset(words))
+
+
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def private_words(name: str) -> set[str]:
@@ -152,7 +189,7 @@ def test_names_are_the_fields() -> None:
     used = {
         (str(path.relative_to(PACKAGE)), name)
         for path in PACKAGE.rglob("*.py")
-        for name in names(path)
+        for name in text_of(path).names
         if private_words(name)
     }
     assert sorted(use for use in used if use[1] not in ALLOWED) == []
@@ -168,42 +205,39 @@ def test_a_private_word_is_detected(name: str, words: set[str]) -> None:
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun_phrase() -> None:
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     root = PACKAGE.parent
     wrong = [
         f"{path.relative_to(root)}: {doc.splitlines()[0]}"
         for folder in ("tile", "examples", "benchmarks", "tests")
         for path in sorted((root / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, kinds) and (doc := ast.get_docstring(node)) and OPENERS.match(doc)
+        for doc in text_of(path).docs
+        if OPENERS.match(doc)
     ]
     assert wrong == []
 
 
 def prose(path: Path) -> Iterator[str]:
     """Yield the docstrings and comments of a Python or IR file, or a page without its code."""
+    if path.suffix == ".py":
+        text = text_of(path)
+        yield from (*text.docs, *text.comments)
+        return
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".tile":
         yield from re.findall(r"^//(?! *(?:RUN|CHECK)\S*:)(.*)", source, flags=re.MULTILINE)
-        return
-    if path.suffix != ".py":
+    else:
         yield re.sub(r"^(```|~~~).*?^\1", "", source, flags=re.MULTILINE | re.DOTALL)
-        return
-    for node in ast.walk(ast.parse(source)):
-        kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        if isinstance(node, kinds) and (doc := ast.get_docstring(node)):
-            yield doc
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
 
 
 def private_prose(text: str) -> set[str]:
     """Return the private words of a text, without code and the phrases that are right."""
+    words = re.compile(r"[a-z]+")
+    if PROSE.isdisjoint(words.findall(text.lower())):
+        return set()
     text = " ".join(re.sub(r"`[^`]*`", "code", text).split())
     for phrase in PHRASES:
         text = re.sub(phrase, "", text, flags=re.IGNORECASE)
-    return (PRIVATE - ORDINARY) & set(re.findall(r"[a-z]+", text.lower()))
+    return PROSE & set(words.findall(text.lower()))
 
 
 def test_prose_has_the_fields_words() -> None:
@@ -281,27 +315,11 @@ NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 
 def words_of_code(path: Path) -> Iterator[str]:
     """Yield the identifiers and the words of strings of a file, docstrings excepted."""
-    source = path.read_text(encoding="utf-8")
     yield path.stem
-    if path.suffix != ".py":
-        yield from re.findall(r"\w+", source)
-        return
-    docs = set()
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case (
-                ast.Module(body=[ast.Expr(value=text), *_])
-                | ast.ClassDef(body=[ast.Expr(value=text), *_])
-                | ast.FunctionDef(body=[ast.Expr(value=text), *_])
-                | ast.AsyncFunctionDef(body=[ast.Expr(value=text), *_])
-            ):
-                docs.add(id(text))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            yield from re.findall(r"\w+", node.value)
-        for field in ("id", "attr", "arg", "name", "asname"):
-            name = getattr(node, field, None)
-            if isinstance(name, str):
-                yield from name.split(".")
+    if path.suffix == ".py":
+        yield from text_of(path).words
+    else:
+        yield from re.findall(r"\w+", path.read_text(encoding="utf-8"))
 
 
 def test_names_in_prose_exist() -> None:
@@ -328,7 +346,7 @@ def test_names_in_prose_exist() -> None:
 
 def table() -> Iterator[str]:
     """Yield a table of Markdown: how often each private word is used in a right sense, and which."""
-    uses = Counter(name for path in PACKAGE.rglob("*.py") for name in set(names(path)))
+    uses = Counter(name for path in PACKAGE.rglob("*.py") for name in set(text_of(path).names))
     yield from ("| word | names | files of prose | senses |", "|---|--:|--:|---|")
     for word in sorted(PRIVATE):
         allowed = {name: sense for name, sense in ALLOWED.items() if word in private_words(name)}

@@ -36,12 +36,13 @@ def test_all_passes_of_the_pipeline_are_among_them() -> None:
 @EXAMPLES
 @given(case=modules())
 def test_passes_keep_the_semantics(case: Case) -> None:
-    wanted = interpret(case.module, case)
+    wanted, unchanged = interpret(case.module, case), print_module(case.module)
     for text in PIPELINES:
         note(text)  # the last one that is shown has failed
         module = case.module.clone()
         PassManager(parse_pipeline(text), verify_each=True).run(module)
-        assert_same(case, interpret(module, case), wanted)
+        if print_module(module) != unchanged:
+            assert_same(case, interpret(module, case), wanted)
 
 
 @EXAMPLES
