@@ -25,6 +25,12 @@ def is_label(label_ptr, y_ptr, BLOCK: tl.constexpr):
     tl.store(y_ptr + at, (at == tl.load(label_ptr)).to(tl.float32))
 
 
+@tile.jit
+def squares(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK)).to(tl.float32)
+    tl.store(y_ptr, tl.sum(x * x))
+
+
 def ptx(kernel: Any, arch: str, block: int = 2048, **types: str) -> str:
     constants, options = {"BLOCK": block}, {"num_warps": 4}
     return str(tile.compile(kernel, types, constants, options, f"nvptx:{arch}").asm["ptx"])
@@ -48,6 +54,14 @@ def test_elements_are_widened_where_no_instruction_compares_them() -> None:
 
 def test_halves_of_registers_become_f32_by_one_instruction_each() -> None:
     assert rows("bf16").count("cvt.f32.bf16") == 1, "the greatest element"
+
+
+@pytest.mark.parametrize("block", [1024, 2048, 4096])
+def test_so_do_those_of_several_loads(block: int) -> None:
+    """A thread loads eight elements at a time, and widens all that it has together."""
+    text = ptx(squares, "sm_90a", block, x_ptr="*bf16:16", y_ptr="*fp32:16")
+    assert text.count("ld.global.v4.b32") == block // 1024
+    assert "cvt.f32.bf16" not in text
 
 
 def test_one_reciprocal_divides_a_row() -> None:

@@ -44,19 +44,29 @@ def _from_registers(builder: FunctionBuilder, ty: str, registers: Sequence[str])
 
 
 def words_of(builder: FunctionBuilder, ty: str, registers: Sequence[str]) -> Registers | None:
-    """Return the 32-bit registers that hold elements; None unless all of them came from some."""
+    """Return the 32-bit registers that hold elements; None unless all of them came from some.
+
+    They may have come from one vector, or from several ones of equal size.
+    """
     per_register, count = _PER_REGISTER[ty], len(registers)
-    if count % per_register:
-        return None
-    if count > per_register and (whole := builder.vectors.get((ty, *registers))) is not None:
-        words = f"<{count // per_register} x i32>"
-        value = builder.new(f"bitcast <{count} x {ty}> {whole} to {words}")
-        return elements(builder, "i32", value, count // per_register)
-    groups = [registers[first : first + per_register] for first in range(0, count, per_register)]
-    vectors = [builder.vectors.get((ty, *group)) for group in groups]
-    if None in vectors:
-        return None
-    return [builder.new(f"bitcast <{per_register} x {ty}> {value} to i32") for value in vectors]
+    sizes = [count >> halvings for halvings in range(count.bit_length())]
+    for size in dict.fromkeys([*sizes, per_register]):
+        if size % per_register or count % size:
+            continue
+        groups = [registers[first : first + size] for first in range(0, count, size)]
+        vectors = [builder.vectors.get((ty, *group)) for group in groups]
+        if None not in vectors:
+            return [word for value in vectors for word in _words(builder, ty, size, value)]
+    return None
+
+
+def _words(builder: FunctionBuilder, ty: str, count: int, value: str | None) -> Registers:
+    """Return the 32-bit registers of a vector of `count` elements."""
+    words = count // _PER_REGISTER[ty]
+    if words == 1:
+        return [builder.new(f"bitcast <{count} x {ty}> {value} to i32")]
+    whole = builder.new(f"bitcast <{count} x {ty}> {value} to <{words} x i32>")
+    return elements(builder, "i32", whole, words)
 
 
 def _from_bytes(builder: FunctionBuilder, registers: Sequence[str]) -> str | None:
