@@ -5,6 +5,7 @@ Together with the pure ones they cover the op table; a test at the end says so.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,19 @@ import pytest
 from tests.conformance.running import Device, assert_close
 from tests.conformance.test_pure import CASES, CONSTANTS
 from tests.conformance.values import random_array
-from tile.errors import DeviceAssertionError
+from tile.errors import DeviceAssertionError, UnsupportedError
 from tile.ir import semantics
 from tile.ir.declare import OPS
+from tile.ir.numpy_dtypes import numpy_dtype
 from tile.ir.op_definition import Level
 from tile.ir.ops.memory import CAS_ELEMENTS, RMW_ELEMENTS, RMWKind
-from tile.ir.types import ALL, F32, I32, Scalar
+from tile.ir.types import ALL, F32, F64, I32, I64, Scalar
 
 # The operations that the programs of this file, of `test_descriptors.py` and of `test_combining.py`
 # are there to test.
 COVERED = {
     "addptr", "load", "store", "atomic_rmw", "atomic_cas", "barrier", "program_id", "num_programs",
-    "multiprocessor_id", "global_timer", "launch_dependents", "prefetch",
+    "multiprocessor_id", "global_timer", "launch_dependents", "prefetch", "cluster_gather",
     "device_print", "device_assert", "assume", "for", "while", "if", "call", "yield", "condition",
     "return", "make_tensor_descriptor", "descriptor_shape", "descriptor_stride", "descriptor_load",
     "descriptor_store", "descriptor_reduce", "descriptor_gather", "descriptor_scatter",
@@ -79,6 +81,50 @@ def test_programs_know_their_place(device: Device) -> None:
         out = np.full(count, -1, np.int32)
         device.run(text, grid, [out])
         np.testing.assert_array_equal(out, np.arange(count) + 100 * grid[2])
+
+
+@pytest.mark.parametrize("element", [F32, I32, I64, F64], ids=str)
+def test_programs_of_a_cluster_exchange_numbers(device: Device, element: Scalar) -> None:
+    """In a loop, of clusters that iterate differently, and behind it."""
+    text = f"""
+    kernel @exchange(%x: ptr<{element}>, %o: ptr<{element}>) {{
+      %pid = program_id {{axis = 0}} : i32
+      %two = const {{value = 2}} : i32
+      %one = const {{value = 1}} : i32
+      %cluster = div %pid, %two : i32
+      %p = addptr %x, %pid {{stride = {element.itemsize}}} : ptr<{element}>
+      %q = addptr %o, %pid {{stride = {element.itemsize}}} : ptr<{element}>
+      %v = load %p : {element}
+      %n = add %cluster, %two : i32
+      %sum = for %i = %one to %n step %one iter(%s = %v) : {element} {{
+        %a, %b, %c, %d = cluster_gather %s, %v {{size = 2}} : {element}, {element}, {element}, {element}
+        %e = sub %b, %a : {element}
+        %f = add %e, %c : {element}
+        %g = add %f, %d : {element}
+        %h = add %g, %v : {element}
+        yield %h
+      }}
+      %y, %z = cluster_gather %sum {{size = 2}} : {element}, {element}
+      %w = add %y, %z : {element}
+      %r = sub %w, %v : {element}
+      store %q, %r
+      return
+    }}
+    """
+    x = (rng().integers(1, 9, 12) * 3).astype(numpy_dtype(element))
+    expected = np.empty_like(x)
+    for cluster, pair in enumerate(x.reshape(-1, 2)):
+        sums = pair.copy()
+        for _ in range(cluster + 1):
+            sums = sums[1] - sums[0] + pair.sum() + pair
+        expected[2 * cluster : 2 * cluster + 2] = sums.sum() - pair
+    out = np.zeros_like(x)
+    clustered = replace(device, options=replace(device.options, num_ctas=2))
+    try:
+        clustered.run(text, (12, 1, 1), [x, out])
+    except UnsupportedError as error:
+        pytest.skip(str(error))
+    np.testing.assert_array_equal(out, expected)
 
 
 # -- loads and stores

@@ -129,6 +129,24 @@ def test_dependent_launches() -> None:
         tl.extra.cuda.gdc_wait()
 
 
+def test_gathers_of_clusters() -> None:
+    sketch = Sketch("f32", "f32", "f16", "i32", "tile<8xf32>")
+    x, y, half, number, tile_ = sketch.args
+    gather = tl.extra.cuda.cluster_gather.emit
+    one = gather(sketch.build, x, 4)
+    pairs = gather(sketch.build, (x, y), tl.constexpr(2))
+    assert len(one) == 4 and [len(each) for each in pairs] == [2, 2]
+    assert [line.partition(" = ")[2].partition(" :")[0] for line in sketch.text()] == [
+        "cluster_gather %a {size = 4}",
+        "cluster_gather %a, %b {size = 2}",
+    ]
+    for wrong in (half, tile_, (x, number), ()):
+        with pytest.raises(CompilationError, match="takes scalars of one type of 32 or 64 bits"):
+            gather(sketch.build, wrong, 2)
+    with pytest.raises(tile.errors.TileError, match="a cluster has 2, 4, 8 or 16 programs, not 3"):
+        gather(sketch.build, x, 3)
+
+
 def test_prefetches_count_elements() -> None:
     sketch = Sketch("ptr<f32>", "i32", "tile<8xptr<f32>>")
     pointer, count, pointers = sketch.args

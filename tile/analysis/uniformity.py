@@ -41,6 +41,7 @@ SOURCES = frozenset(
         program.program_id,
         program.multiprocessor_id,
         program.global_timer,
+        program.cluster_gather,
         memory.atomic_rmw,
         memory.atomic_cas,
         inline_asm,

@@ -100,8 +100,9 @@ class Options:
     """Compiler options of a launch.
 
     `num_ctas` consecutive programs along axis 0 of the grid run concurrently as one thread block
-    cluster, if the device has clusters and the grid is a multiple of it; results never depend on
-    it. Two of them load what both read once (`tile/simt/ops/cluster.py`). With `launch_pdl`,
+    cluster, if the device has clusters and the grid is a multiple of it; results do not depend on
+    it. Two of them load what both read once, and kernels that ask for clusters exchange numbers
+    (`tile/simt/ops/cluster.py`). With `launch_pdl`,
     programs may start before the launch that precedes theirs in the stream is complete, and wait
     for it before they access memory (programmatic dependent launch). `max_programs` limits how many
     programs are co-resident on a multiprocessor of an NVIDIA GPU. `thread_tile` and

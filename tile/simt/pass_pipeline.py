@@ -31,7 +31,12 @@ from tile.simt.lower import (
     warn_slow_code,
     xor_to_add,
 )
-from tile.simt.memory import allocate_shared, expose_shared, insert_barriers
+from tile.simt.memory import (
+    allocate_shared,
+    expose_shared,
+    gather_in_clusters,
+    insert_barriers,
+)
 from tile.simt.schedule import (
     expand_schedules,
     hoist_loads,
@@ -67,7 +72,7 @@ LAYOUT = (
     "narrow-branches",
 )
 SCHEDULE = ("reload-operands", "pipeline-loops", "expand-schedules", "stage-tiles", "slice-dots")
-SHARED = ("expose-shared", "allocate-shared", "insert-barriers")
+SHARED = ("expose-shared", "gather-in-clusters", "allocate-shared", "insert-barriers")
 THREADS = (
     "distribute",
     "unroll-slices",

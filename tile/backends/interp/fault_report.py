@@ -8,6 +8,7 @@ from functools import singledispatch
 
 import numpy as np
 
+from tile.backends.interp.cluster_values import GatherWaitError
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import Buffer
 from tile.backends.interp.values import Array
@@ -122,6 +123,15 @@ def out_of_bounds(fault: FaultError, batch: ProgramBatch) -> ExecutionError:
             f"it is within the bounds of the descriptor {ty}, which exceed the array"
         )
     return error
+
+
+@error_for.register
+def gather_wait(fault: GatherWaitError, batch: ProgramBatch) -> ExecutionError:
+    """Return the error for a program that waits for another one of its cluster forever."""
+    launch = batch.launch
+    problem = "waits for a program of its cluster that never comes here"
+    where = f"in {launch.program(fault.row)}"
+    return DeadlockError(f"`{launch.name}` {problem}", loc=fault.op.loc, notes=[where])
 
 
 def _operation(batch: ProgramBatch) -> Operation:

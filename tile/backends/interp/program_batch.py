@@ -25,6 +25,7 @@ from tile.backends.interp.spin_loops import ObservedAccesses
 from tile.backends.interp.values import Array, RegisterValue, Rows, merge, take
 from tile.backends.interp.virtual_memory import DetectedFaultError, Memory
 from tile.faults import Fault, FaultLog
+from tile.ir.core import Operation
 
 
 class StepResult(enum.Enum):
@@ -167,6 +168,7 @@ class LaunchContext:
         self.programs = math.prod(grid)
         self.memory = Memory()
         self.memory.watched = code.polls
+        self.gathers: dict[Operation, Any] = {}  # the state of each `cluster_gather`
 
     def report_fault(self, fault: Fault) -> None:
         """Take a fault: collect it, or raise it as its error."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from tile.backends.interp.atomic_updates import compare_and_swap, exchange, update_in_order
 from tile.backends.interp.bytecode import Run, rule_in, runs_in
+from tile.backends.interp.cluster_values import gathered
 from tile.backends.interp.fault_report import first_true
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.resolved_access import BufferLanes, Elements
@@ -56,6 +57,11 @@ def multiprocessor_id(op: Operation, batch: ProgramBatch) -> Array:
 @runs(program.global_timer)
 def global_timer(op: Operation, batch: ProgramBatch) -> Array:
     return np.full(1, time.monotonic_ns())
+
+
+@runs(program.cluster_gather)
+def cluster_gather(op: Operation, batch: ProgramBatch, *values: RunValue) -> tuple[Array, ...]:
+    return gathered(op, batch, values)
 
 
 @rule(memory.load)

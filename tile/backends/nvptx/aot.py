@@ -126,6 +126,7 @@ def header(
         asserts=bool(metadata.assertions),
         cluster=artifact.options.num_ctas if has_clusters(capability) else 1,
         portable=PORTABLE_CLUSTER,
+        gathers=metadata.gathers,
         images=images,
         declarations="".join(f",\n    {argument}" for argument in arguments),
         addresses=", ".join([*(f"&{n}" for n in names), "NULL"]),

@@ -48,6 +48,7 @@ from tile.backends.nvptx.launch_stub import (
 )
 from tile.backends.nvptx.loaded_module import Loaded
 from tile.backends.nvptx.tensor_maps import MapEncoder
+from tile.errors import ArgumentValueError
 from tile.tracebacks import GENERATED, warn
 
 # A CUlaunchAttribute: its id, and a union of 64 bytes, which has the extents of a cluster
@@ -63,13 +64,16 @@ NO_ATTRIBUTES = bytes(_ATTRIBUTES.size)
 class LaunchAttributes:
     """The attributes of a kernel's launches on one device.
 
-    They are in clusters of `size` programs, and `dependent` ones may start before the launch that
-    precedes them is complete.
+    They are in clusters of `size` programs, all of them if that is `required`, and `dependent` ones
+    may start before the launch that precedes them is complete.
     """
 
-    def __init__(self, kernel: str, size: int, *, dependent: bool = False) -> None:
+    def __init__(
+        self, kernel: str, size: int, *, required: bool = False, dependent: bool = False
+    ) -> None:
         self.kernel = kernel
         self.size = size
+        self.required = required
         self.dependent = dependent
         # The attributes without clusters, and with them.
         flag = _ATTRIBUTE.pack(_DEPENDENT, 1, 0, 0) if dependent else b""
@@ -81,18 +85,27 @@ class LaunchAttributes:
         self._warned = False
 
     @classmethod
-    def on(cls, device: Device, kernel: str, size: int, *, dependent: bool) -> LaunchAttributes:
+    def on(
+        cls, device: Device, kernel: str, size: int, *, required: bool, dependent: bool
+    ) -> LaunchAttributes:
         """Return those of launches on a device, which may have neither."""
         size = size if device.has_clusters else 1
-        return cls(kernel, size, dependent=dependent and device.has_dependent_launches)
+        dependent = dependent and device.has_dependent_launches
+        return cls(kernel, size, required=required, dependent=dependent)
 
     def size_for(self, extent: int) -> int:
         """Return the programs of a cluster in a launch whose grid has that extent along axis 0.
 
-        It is 1, with a warning the first time, if the extent is not a multiple of the size.
+        It is 1, with a warning the first time, if the extent is not a multiple of the size. Raises
+        `ArgumentValueError` if clusters are required.
         """
         if extent % self.size == 0:
             return self.size
+        if self.required:
+            raise ArgumentValueError(
+                f"`{self.kernel}` gathers numbers of num_ctas={self.size} programs of a cluster, "
+                f"and {extent} programs along axis 0 of the grid are no multiple of that"
+            )
         if not self._warned:
             self._warned = True
             warn(

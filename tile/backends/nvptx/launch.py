@@ -241,7 +241,11 @@ class LoadedKernel:
     def _attributes(self, loaded: Loaded, device: driver.Device) -> LaunchAttributes:
         """Return those of launches on a device. Raises `OutOfResourcesError` if no cluster fits."""
         attributes = LaunchAttributes.on(
-            device, self.name, self._cluster, dependent=self._dependent
+            device,
+            self.name,
+            self._cluster,
+            required=self.metadata.gathers,
+            dependent=self._dependent,
         )
         size = attributes.size
         if attributes.dependent and 2 * loaded.shared_bytes > device.shared_bytes:

@@ -80,7 +80,8 @@ def _values(data: Sequence[Sequence[Any]]) -> tuple[LaunchValue, ...]:
 class LaunchMetadata:
     """A kernel's symbol, threads of a program, bytes of shared memory, and assertions.
 
-    `maps` are the kernel's last parameters.
+    `maps` are the kernel's last parameters. `gathers`: it is launched in clusters only, whose
+    programs exchange numbers.
     """
 
     kernel: str
@@ -88,6 +89,7 @@ class LaunchMetadata:
     shared_bytes: int
     assertions: tuple[Assertion, ...] = ()
     maps: tuple[TensorMap, ...] = ()
+    gathers: bool = False
 
     def data(self) -> dict[str, Any]:
         """Return the metadata as JSON values."""

@@ -1,12 +1,15 @@
-"""The position of a program in its grid and on the device, the time, and the next launch."""
+"""The position of a program in its grid and on the device, its cluster, time, the next launch."""
 
 from __future__ import annotations
 
 from tile.ir.declare import op
+from tile.ir.extents import is_power_of_two
 from tile.ir.op_definition import Effect
-from tile.ir.types import I32, I64, Type, require
+from tile.ir.types import I32, I64, Scalar, Type, listed, require
 
 MAX_AXES = 3
+LARGEST_CLUSTER = 16
+GATHERED_BITS = (32, 64)
 
 
 def _axis(axis: int) -> None:
@@ -53,3 +56,25 @@ def launch_dependents() -> None:
     It is `griddepcontrol.launch_dependents` of the PTX ISA, for launches with `launch_pdl`, and
     nothing for others and on other devices. It orders no accesses: the next launch waits for them.
     """
+
+
+@op(
+    effect=Effect.OUTPUT,
+    examples=("%x: f32 | %r, %s = cluster_gather %x {size = 2} : f32, f32",),
+)
+def cluster_gather(*values: Type, size: int) -> tuple[Type, ...]:
+    """Return the values of numbers in all programs of this one's cluster, in their order.
+
+    Each `size` consecutive programs along axis 0 of the grid are a cluster, of which all come here
+    as often. Results are those of the first number, then those of the next one. It orders no
+    accesses of memory.
+    """
+    require(
+        is_power_of_two(size) and 2 <= size <= LARGEST_CLUSTER,
+        f"a cluster has 2, 4, 8 or {LARGEST_CLUSTER} programs, not {size}",
+    )
+    require(
+        len({*values}) == 1 and isinstance(values[0], Scalar) and values[0].bits in GATHERED_BITS,
+        f"cluster_gather takes numbers of one type of 32 or 64 bits, not ({listed(values)})",
+    )
+    return tuple(ty for ty in values for _ in range(size))

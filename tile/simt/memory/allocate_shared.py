@@ -145,7 +145,8 @@ def allocate_shared(module: Module, *, target: SimtTarget = GENERIC) -> None:
     """Assign each buffer an offset, sharing memory with buffers that are not live at the same time.
 
     A buffer is live from its first access to its last, throughout a loop that it is older than, and
-    until its async copies, and wgmmas that read it, have been waited for. Called functions have
+    until its async copies, and wgmmas that read it, have been waited for; or always, if programs of
+    a cluster write to it. Called functions have
     their buffers above those that are live at any call. Raises `OutOfResourcesError` if the target
     has less.
 
@@ -238,6 +239,8 @@ def _live(alloc: Operation, numbers: Numbers) -> Buffer:
         if op.defn is ops.wgmma.wgmma:
             start, end = _until_complete(op, numbers)
             first, last = min(first, start), max(last, end)
+        if op.defn is ops.cluster.cluster_exchange:
+            first, last = 0, numbers.last  # others may write to it at any time
     start = numbers.starts[alloc] if first is None else first
     if copy is not None:
         start, end = _until_waited(alloc, start, copy, numbers)

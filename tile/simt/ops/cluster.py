@@ -27,14 +27,32 @@ programs have arrived:
     mbarrier_inval %full; mbarrier_inval %empty
 
 A program that is alone, or whose peer has no such iteration, arrives twice on its own mbarriers.
+
+Programs of any cluster may also exchange numbers (`cluster_gather`). Each writes them to a buffer
+in all of them, which has stages as multi-buffers have, and waits for those of all programs:
+
+    %m = local_alloc : shared<8xi64, #s>            two mbarriers, and two stages of two numbers
+    cluster_exchange_init %m
+    cluster_arrive {relaxed = true}
+    ..
+    cluster_wait                                    all mbarriers are initialized
+    %a, %b = cluster_exchange %m, %x {size = 2}
+
+A program writes to a stage again when it has received what the others sent one exchange ago. They
+had read this stage by then, with all of their threads. So nobody waits for that. And since a
+program waits for all that is sent to it, none ends too early.
+
 (PTX ISA, "barrier.cluster", "mapa", "cp.async.bulk.tensor" with `.multicast::cluster`.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tile.ir.declare import lowered_op, op
 from tile.ir.op_definition import LOWERED, Effect, Trait
-from tile.ir.types import I1, I32, Type, require
+from tile.ir.types import I1, I32, I64, Type, number_of, require
+from tile.simt.ops.shared import buffer
 from tile.simt.ops.tma import (
     BLOCK,
     MBARRIERS,
@@ -45,6 +63,8 @@ from tile.simt.ops.tma import (
 )
 
 PAIR = 2  # programs of a cluster whose loads are multicast
+EXCHANGE_STAGES = 2  # of a buffer for exchanges
+_EXCHANGED = "shared<8xi64, #linear{offset = [[1],[2],[4]] -> dim0 = 8}>"
 
 
 @op(levels=LOWERED, examples=("%n = cluster_size : i32",))
@@ -109,3 +129,36 @@ def tma_load_multicast(
     check_mbarriers("tma_load_multicast", bars, iteration, active)
     check_block("tma_load_multicast", mem, ptr, numbers)
     check_extents("tma_load_multicast", mem, extents)
+
+
+@lowered_op(effect=Effect.SYNC, examples=(f"%m: {_EXCHANGED} | cluster_exchange_init %m",))
+def cluster_exchange_init(mem: Type) -> None:
+    """Initialize the mbarriers at the start of a buffer for exchanges."""
+    buffer("cluster_exchange_init", mem)
+
+
+@lowered_op(
+    effect=Effect.SYNC,
+    examples=(
+        f"%m: {_EXCHANGED}, %x: f32, %y: f32 | "
+        "%a, %b, %c, %d = cluster_exchange %m, %x, %y {size = 2} : f32, f32, f32, f32",
+    ),
+)
+def cluster_exchange(mem: Type, *values: Type, size: int) -> tuple[Type, ...]:
+    """Write numbers to a buffer of all programs of the cluster, and return theirs.
+
+    Results are those of `cluster_gather`. It is a barrier of the threads of the program, too.
+    """
+    held = buffer("cluster_exchange", mem)
+    needed = exchange_words(size, values)
+    require(
+        held.of == I64 and held.numel >= needed,
+        f"cluster_exchange takes a buffer of {needed} i64 or more, not {mem}",
+    )
+    return tuple(ty for ty in values for _ in range(size))
+
+
+def exchange_words(size: int, values: Sequence[Type]) -> int:
+    """Return the numbers of 64 bits that an exchange takes: mbarriers, and stages of the values."""
+    bits = EXCHANGE_STAGES * size * sum(number_of(ty).bits for ty in values)
+    return EXCHANGE_STAGES + -(-bits // I64.bits)

@@ -230,6 +230,7 @@ CHECKS: dict[OpDef, Check] = {
     ops.tma.tma_load: _tma_block,
     ops.tma.tma_load_im2col: _tma_block,
     ops.cluster.cluster_arrive: _tma,
+    ops.cluster.cluster_exchange: _tma,
     ops.cluster.mbarrier_arrive_pair: _tma,
     ops.cluster.tma_load_multicast: _tma_block,
     ops.tma.tma_store: _tma_block,

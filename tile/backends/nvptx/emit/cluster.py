@@ -1,4 +1,4 @@
-"""Clusters of two CTAs: their barrier, arrives on mbarriers of both, and multicast TMA loads.
+"""Clusters of CTAs: their barrier and numbers, arrives on mbarriers of two, multicast TMA loads.
 
 The kernel asks for the size of its cluster when it runs, so that it also runs without clusters. An
 address in the shared memory of the other CTA is that of one's own memory, mapped to its rank
@@ -14,6 +14,7 @@ from tile.backends.nvptx.emit.memory import SHARED
 from tile.backends.nvptx.emit.registers import special
 from tile.backends.nvptx.emit.shared import MEMORY
 from tile.backends.nvptx.emit.tma import (
+    MBARRIER_BYTES,
     copy_by_tma,
     first_warp,
     load_text,
@@ -22,11 +23,12 @@ from tile.backends.nvptx.emit.tma import (
     strips_of,
     tensor_map_of,
 )
-from tile.codegen.llvm.function_builder import Rule
+from tile.codegen.llvm.function_builder import THREAD, Rule
+from tile.codegen.llvm.types import llvm_type
 from tile.ir.core import Operation
 from tile.ir.op_definition import OpDef
 from tile.simt import ops
-from tile.simt.ops.cluster import PAIR
+from tile.simt.ops.cluster import EXCHANGE_STAGES, PAIR
 
 _BOTH = (1 << PAIR) - 1  # a bit for each CTA that multicast writes to
 
@@ -47,6 +49,74 @@ def cluster_arrive(builder: FunctionBuilder, op: Operation) -> None:
 def cluster_wait(builder: FunctionBuilder, op: Operation) -> None:
     """Wait in each thread until all threads of the cluster have arrived that have not exited."""
     assemble(builder, "barrier.cluster.wait.acquire;", [], [], memory=True, convergent=True)
+
+
+def cluster_exchange_init(builder: FunctionBuilder, op: Operation) -> None:
+    """Initialize the mbarriers by one thread: each expects an arrive, and bytes."""
+    address = builder.buffers[op["mem"]]
+    text = [
+        f"mbarrier.init.shared::cta.b64 [$1+{address.offset + MBARRIER_BYTES * stage}], 1"
+        for stage in range(EXCHANGE_STAGES)
+    ]
+    operands = [("i1", first_warp(builder, None)), (SHARED, pointer_of(builder, address))]
+    elect_one(builder, text, operands, op)
+
+
+def cluster_exchange(builder: FunctionBuilder, op: Operation) -> None:
+    """Write by one thread for each CTA, to the stage of this exchange, and wait for all CTAs.
+
+    The writes complete bytes of the CTA's mbarrier. That orders no accesses of global memory, for
+    which barriers of the cluster would wait. LLVM keeps the count of exchanges in a register.
+    """
+    _, *values = op.inputs
+    size, results = op["size"], len(op.results)
+    types = [llvm_type(value.type.element) for value in values]
+    bits = values[0].type.element.bits
+    stride = len(values) * bits // 8  # bytes of a program
+    address = builder.buffers[op["mem"]]
+    bars, data = address.offset, address.offset + EXCHANGE_STAGES * MBARRIER_BYTES
+    own, thread, count = (f"${results + number}" for number in range(3))
+    store = f"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b{bits}"
+    lines = [
+        "{ .reg .pred p; .reg .b32 s, m, d, n, r;",
+        f"bar.sync 0; and.b32 s, {count}, {EXCHANGE_STAGES - 1};",
+        f"mad.lo.u32 m, s, {MBARRIER_BYTES}, {own}; mad.lo.u32 d, s, {size * stride}, {own};",
+        f"setp.eq.u32 p, {thread}, 0;",
+        f"@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [m+{bars}], {size * stride};",
+        f"setp.lt.u32 p, {thread}, {size};",
+        f"mov.u32 r, %cluster_ctarank; mad.lo.u32 r, r, {stride}, d;",
+        f"@p mapa.shared::cluster.u32 r, r, {thread};",
+        f"@p mapa.shared::cluster.u32 n, m, {thread}; add.u32 n, n, {bars};",
+    ]
+    for number in range(len(values)):
+        at = data + number * bits // 8
+        lines.append(f"@p {store} [r+{at}], ${results + 3 + number}, [n];")
+    lines += [
+        f"shr.u32 s, {count}, {EXCHANGE_STAGES.bit_length() - 1}; and.b32 s, s, 1;",
+        f"again: mbarrier.try_wait.parity.shared::cta.b64 p, [m+{bars}], s; @!p bra again;",
+    ]
+    for number in range(results):
+        value, rank = divmod(number, size)
+        at = data + rank * stride + value * bits // 8
+        lines.append(f"ld.shared.b{bits} ${number}, [d+{at}];")
+    variable = builder.name()
+    builder.entry_lines.append(f"  {variable} = alloca i32")
+    builder.entry_lines.append(f"  store i32 0, ptr {variable}")
+    done = builder.new_unique(f"load i32, ptr {variable}")
+    operands = [(SHARED, pointer_of(builder, address)), ("i32", THREAD), ("i32", done)]
+    operands += [(ty, builder.scalar(value)) for ty, value in zip(types, values, strict=True)]
+    registers = assemble(
+        builder,
+        " ".join([*lines, "}"]),
+        [ty for ty in types for _ in range(size)],
+        operands,
+        memory=True,
+        convergent=True,
+        early_clobber=True,
+    )
+    builder.do(f"store i32 {builder.new_unique(f'add i32 {done}, 1')}, ptr {variable}")
+    for result, register in zip(op.results, registers, strict=True):
+        builder.values[result] = [register]
 
 
 def mbarrier_arrive_pair(builder: FunctionBuilder, op: Operation) -> None:
@@ -120,6 +190,8 @@ RULES: dict[OpDef, Rule] = {
     ops.cluster.cluster_size: cluster_size,
     ops.cluster.cluster_arrive: cluster_arrive,
     ops.cluster.cluster_wait: cluster_wait,
+    ops.cluster.cluster_exchange_init: cluster_exchange_init,
+    ops.cluster.cluster_exchange: cluster_exchange,
     ops.cluster.mbarrier_arrive_pair: mbarrier_arrive_pair,
     ops.cluster.tma_load_multicast: tma_load_multicast,
 }

@@ -72,6 +72,7 @@ def emit_module(module: Module, arch: Architecture, options: Options) -> Emitted
             shared_bytes=shared,
             assertions=tuple(text.assertions),
             maps=tuple(text.maps),
+            gathers=any(op.defn is cluster.cluster_exchange for op in module.walk()),
         ),
         frozenset(text.libdevice_functions),
         text.has_alwaysinline,

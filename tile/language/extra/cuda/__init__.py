@@ -23,12 +23,14 @@ from tile.language.base import compile_options
 from tile.language.base.builtin import builtin
 from tile.language.base.dtypes import spelled
 from tile.language.base.promotion import Operand, convert, to_tensor
+from tile.language.base.static_args import compile_time_int
 from tile.language.base.tensor import Tensor
 from tile.language.creation import element_type
 from tile.language.extra import libdevice
 from tile.language.memory import pointee
 
 __all__ = [
+    "cluster_gather",
     "convert_custom_float8_sm70",
     "convert_custom_float8_sm80",
     "gdc_launch_dependents",
@@ -74,6 +76,34 @@ def prefetch(build: Builder, pointer: Tensor, count: Operand) -> None:
     elements = convert(build, to_tensor(build, count, f"the count of {name}"), I32)
     size = build(arith.mul, elements.value, build.constant(element.itemsize, I32))
     build.op(memory.prefetch, pointer.value, size)
+
+
+@builtin
+def cluster_gather(build: Builder, input: Operand | tuple[Operand, ...], size: Any) -> Any:
+    """Return a number of each program of this one's cluster: a tuple of `size` scalars.
+
+    Each `size` consecutive programs along axis 0 of the grid are a cluster, if the launch has
+    `num_ctas` equal to `size`: 2, 4, 8 or 16. All of them call this function as often, with scalars
+    of one type of 32 or 64 bits. A program waits for the others; accesses of memory are not ordered
+    by that. Of a tuple of scalars, which are exchanged at once, the result has such a tuple for
+    each. Programs can so share a row that is too long for one: each computes the sum of a part, and
+    adds up those of all.
+
+    Raises `CompilationError` for other arguments, and `UnsupportedError` without such clusters,
+    which NVIDIA's GPUs have from compute capability 9.0 on, and the interpreter.
+    """
+    name = "tl.extra.cuda.cluster_gather"
+    inputs = input if isinstance(input, tuple) else (input,)
+    values = [to_tensor(build, x, f"the input of {name}") for x in inputs]
+    count = compile_time_int(size, f"the size of {name}")
+    types = {x.type for x in values}
+    if len(types) != 1 or any(x.shape or x.dtype.bits not in program.GATHERED_BITS for x in values):
+        listed = ", ".join(str(x.type) for x in values)
+        raise CompilationError(f"{name} takes scalars of one type of 32 or 64 bits, not ({listed})")
+    op = build.op(program.cluster_gather, *(x.value for x in values), size=count)
+    numbers = tuple(map(Tensor, op.results))
+    groups = tuple(numbers[at : at + count] for at in range(0, len(numbers), count))
+    return groups if isinstance(input, tuple) else groups[0]
 
 
 @builtin
@@ -145,6 +175,7 @@ for _function in (
     gdc_wait,
     gdc_launch_dependents,
     prefetch,
+    cluster_gather,
     globaltimer,
     smid,
     num_warps,

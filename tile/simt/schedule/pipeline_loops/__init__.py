@@ -27,7 +27,7 @@ from tile.analysis.liveness import liveness
 from tile.ir.core import Operation
 from tile.ir.module import Module
 from tile.ir.op_definition import Level, Trait
-from tile.ir.ops import arith
+from tile.ir.ops import arith, program
 from tile.ir.ops.control import WarpSpecialize
 from tile.ir.passes import module_pass
 from tile.simt.hopper.block_stores import BlockStores
@@ -211,6 +211,10 @@ def _specialize(
     off = any(specialize_option(op) is WarpSpecialize.OFF for op in around)
     wanted = asked or (not off and any(_gains(plan, resources) for plan in chosen))
     if not chosen or not wanted:
+        return ()
+    if any(op.defn is program.cluster_gather for op in function.walk()):
+        for loop in asked:
+            warn(f"{_UNCHANGED}: producer warps do not come to cluster_gather", loop.loc)
         return ()
     try:
         stores = plan_loop_stores(function, planner.aliases, block_stores)

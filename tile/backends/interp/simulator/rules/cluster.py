@@ -1,4 +1,4 @@
-"""Rules of clusters: their barrier, and arrives and TMA loads that reach both programs of one."""
+"""Rules of clusters: their barrier, numbers, and arrives and TMA loads that reach both programs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from tile.backends.interp.bytecode import Run, rule_in, runs_in
+from tile.backends.interp.cluster_values import gathered
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.simulator.fault_report import require_whole_programs
-from tile.backends.interp.simulator.launch import chunk_of, thread_map_of
+from tile.backends.interp.simulator.launch import chunk_of, launch_of, thread_map_of
 from tile.backends.interp.simulator.rules.tma import (
     DescriptorBlock,
     block_load,
@@ -39,6 +40,18 @@ def cluster_arrive(op: Operation, batch: ProgramBatch) -> None:
 @runs_by_program(ops.cluster.cluster_wait)
 def cluster_wait(op: Operation, batch: ProgramBatch) -> None:
     chunk_of(batch).clusters.wait(op, thread_map_of(batch).programs)
+
+
+@runs_by_program(ops.cluster.cluster_exchange_init)
+def cluster_exchange_init(op: Operation, batch: ProgramBatch, mem: RunValue) -> None:
+    """Do nothing: the values are no part of shared memory."""
+
+
+@runs_by_program(ops.cluster.cluster_exchange)
+def cluster_exchange(
+    op: Operation, batch: ProgramBatch, mem: RunValue, *values: RunValue
+) -> tuple[Array, ...]:
+    return gathered(op, batch, values, launch_of(batch).threads)
 
 
 @runs(ops.cluster.mbarrier_arrive_pair)
