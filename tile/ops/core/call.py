@@ -123,6 +123,10 @@ class Call(Inputs):
                     recording.add_aligned(operand.value)
         return True
 
+    def has_clusters(self) -> bool:
+        """Return True if programs of a cluster can exchange numbers on the device of the arrays."""
+        return self._has_tma() or str(target_of(self._arrays)) in ("interp", "interp:steps")
+
     def _has_tma(self) -> bool:
         target = target_of(self._arrays)
         backend = backends.get(target.backend)

@@ -33,6 +33,10 @@ DESCRIBED = Table(
             (ANY, ANY, 16384, 2): {},
             (ANY, ANY, 4096, 4): {"STAGES": 2, "programs": 256},
             (ANY, ANY, 8192, 4): {"STAGES": 2, "programs": 128},
+            (ANY, ANY, 16384, 4): {"STAGES": 2, "programs": 128, "SIZE": 2},
+            (0, ANY, 32768, 2): {"STAGES": 2, "programs": 132, "SIZE": 2},
+            (ANY, ANY, 32768, 2): {"STAGES": 3, "programs": 120, "SIZE": 4},
+            (ANY, ANY, 32768, 4): {"STAGES": 2, "programs": 120, "SIZE": 4},
             (ANY, ANY, ANY, ANY): {},
         }
     },

@@ -17,6 +17,8 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.long_row_norms import blocks_of, long_row_norm_kernel
+from tile.ops.rowwise.part_norms import PARTS, part_norm_kernel
+from tile.ops.rowwise.row_parts import row_parts
 from tile.ops.rowwise.row_sums import SAMPLE, add_2, sample_mean, variance_of
 
 LONGEST = 65536  # elements of a row: 64 for each of 32 warps' 1024 threads
@@ -149,7 +151,12 @@ def row_norm(
             *(mean and mean.value, rstd and rstd.value, rows.stride, y.stride),
         )
         constants = {"CENTERED": centered, "EPS": eps}
-        if blocks := blocks_of(call.backend, source, centered=centered):
+        part = PARTS.select(call.backend, int(centered), length, source.dtype.itemsize)
+        if parts := row_parts(call, source, part, rows.stride, y.stride):
+            launch(part_norm_kernel, (rows.count * parts["SIZE"],), dependent=True)(
+                *arguments, length, **constants, **parts
+            )
+        elif blocks := blocks_of(call.backend, source, centered=centered):
             launch(long_row_norm_kernel, (rows.count,), dependent=True)(
                 *arguments, length, **constants, **blocks
             )

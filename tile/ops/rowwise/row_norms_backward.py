@@ -41,7 +41,7 @@ WARPS = Table(
         }
     },
 )
-# Elements of rows of layer norm whose statistics are computed by a sample, if they have 16 bits:
+# Elements of blocks of layer norm whose statistics are computed by a sample, if they have 16 bits:
 # 8192 x 8192 107 us, without 114; of 8192 x 16384 240 and 217 (H200, 2026-11-30).
 SAMPLED = 8192
 # Rows of RMS norm that are loaded two iterations early, given rstd: 8192 x 16384 197 us, one 209.
@@ -75,21 +75,25 @@ def row_norm_backward_kernel(
     DESCRIBED: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    SIZE: tl.constexpr = 1,
 ):
-    """WHOLE: rows have BLOCK elements. DESCRIBED: TMA may copy those.
+    """WHOLE: rows have SIZE * BLOCK elements. DESCRIBED: TMA may copy those.
 
-    SAMPLE: of a row, for one exchange (row_sums.py), or 0.
+    SAMPLE: of a row, for one exchange (row_sums.py), or 0. SIZE: programs of a cluster, which
+    shares its rows.
     """
-    part = tl.program_id(0)
-    column = tl.arange(0, BLOCK)[None, :]
-    in_row = column < (BLOCK if WHOLE else length)
+    part, begin = tl.program_id(0), 0
+    if SIZE > 1:
+        part, begin = part // SIZE, part % SIZE * BLOCK
+    column = begin + tl.arange(0, BLOCK)[None, :]
+    in_row = column < (SIZE * BLOCK if WHOLE else length)
     weight = tl.load(weight_ptr + column, mask=in_row, other=0.0)
     dweight = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
     dbias = tl.zeros((ROWS, BLOCK), dweight_parts_ptr.dtype.element_ty)
-    step = tl.num_programs(0) * ROWS
+    step = tl.num_programs(0) // SIZE * ROWS
     share = 1.0 / tl.full((1, 1), length, dweight.dtype)
     if DESCRIBED:
-        shape, block = [rows, BLOCK], [ROWS, BLOCK]
+        shape, block = [rows, SIZE * BLOCK], [ROWS, BLOCK]
         x_rows = tl.make_tensor_descriptor(x_ptr, shape, [x_stride, 1], block)
         dy_rows = tl.make_tensor_descriptor(dy_ptr, shape, [dy_stride, 1], block)
     # The next rows are loaded while sums of these are waited for.
@@ -98,7 +102,7 @@ def row_norm_backward_kernel(
         exists = row < rows
         inside = exists & in_row
         if DESCRIBED:
-            x, dy = widen(x_rows.load([start, 0])), widen(dy_rows.load([start, 0]))
+            x, dy = widen(x_rows.load([start, begin])), widen(dy_rows.load([start, begin]))
         else:
             x = widen(tl.load(x_ptr + row * x_stride + column, mask=inside, other=0.0))
             dy = widen(tl.load(dy_ptr + row * dy_stride + column, mask=inside, other=0.0))
@@ -111,6 +115,7 @@ def row_norm_backward_kernel(
             EPS,
             SAMPLE,
             WHOLE,
+            SIZE,
         )
         # x contributes through the variance of its row, too, and through its mean.
         slope = -by_x * share * rstd * rstd
@@ -168,18 +173,22 @@ def row_norm_backward(
         described = described_rows(
             call, source, gradient, centered=centered, has_statistics=has_statistics
         )
+    size = int(described.get("SIZE", 1))
+    if size > 1:
+        shares = {"BLOCK": length // size, **WARPS.select(call.backend, length // size)}
+        tiles = {"ROWS": 1, "SIZE": size, "num_ctas": size, **shares}
     count_tiles = tile.cdiv(rows.count, tiles["ROWS"])
     if described:
-        programs = min(int(described["programs"]), count_tiles)
+        programs = min(int(described["programs"]) // size, count_tiles)
     else:
         most = int(PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"])
         iterations = max(1, tile.cdiv(count_tiles, most))
         programs = tile.cdiv(count_tiles, iterations)  # no more than take as many
     parts = [call.new((programs, length), kind) for _ in range(count)]
-    is_sampled = source.dtype.itemsize == 2 and ELEMENTS < length <= SAMPLED
+    is_sampled = source.dtype.itemsize == 2 and ELEMENTS < tiles["BLOCK"] <= SAMPLED
     is_deep = has_statistics and not centered and length in DEEP
     if rows.count and length:
-        launch(row_norm_backward_kernel, (programs,), dependent=True)(
+        launch(row_norm_backward_kernel, (programs * size,), dependent=True)(
             *(dy, x, weight, statistics.get("mean"), statistics["rstd"]),
             *(dx.value, parts[0].value, parts[1].value if centered else None),
             *(dy_rows.stride, rows.stride, length, rows.count, length),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
+from tile.ops.rowwise.cluster_sums import of_cluster, of_parts
 
 SAMPLE = 32  # elements, one for each lane of a warp
 
@@ -61,10 +62,12 @@ def gradient_sums(
     EPS: tl.constexpr,
     SAMPLE: tl.constexpr,
     WHOLE: tl.constexpr,
+    SIZE: tl.constexpr = 1,
 ):
     """Return distances of x to the mean if CENTERED, rstd, and the sums that gradients depend on.
 
-    These are of direct * distance, and of direct. The first two are loaded if they are given.
+    These are of direct * distance, and of direct. The first two are loaded if they are given. A
+    cluster of SIZE programs shares rows, one at a time, in equal parts: the sums are those of all.
     """
     distance = x
     by_one = 0.0
@@ -73,8 +76,8 @@ def gradient_sums(
             mean = tl.load(mean_ptr + row, mask=exists, other=0.0)
         elif SAMPLE:
             mean = sample_mean(x_ptr, row, x_stride, exists, length, SAMPLE)
-        else:
-            mean = tl.sum(x, axis=1, keep_dims=True) * share
+        else:  # of the part of a row that the program has
+            mean = tl.sum(x, axis=1, keep_dims=True) * (share * SIZE)
         distance = x - mean  # where not inside, direct is 0
         if mean_ptr is None and not WHOLE:
             distance = tl.where(inside, distance, 0.0)
@@ -83,22 +86,28 @@ def gradient_sums(
         rstd = tl.load(rstd_ptr + row, mask=exists, other=0.0)
         if CENTERED:
             by_x, by_one = tl.reduce((by_x, direct), 1, add_2, keep_dims=True)
+            by_x, by_one = of_cluster((by_x, by_one), SIZE)
         else:
-            by_x = tl.sum(by_x, axis=1, keep_dims=True)
+            (by_x,) = of_cluster((tl.sum(by_x, axis=1, keep_dims=True),), SIZE)
     else:
         if not CENTERED:
             by_x, square = tl.reduce((by_x, square), 1, add_2, keep_dims=True)
+            by_x, square = of_cluster((by_x, square), SIZE)
             square *= share
         elif SAMPLE:
             by_x, by_one, square, apart = tl.reduce(
                 (by_x, direct, square, distance), 1, add_4, keep_dims=True
             )
+            by_x, by_one, square, apart = of_cluster((by_x, by_one, square, apart), SIZE)
             apart *= share
             by_x -= apart * by_one
             square = variance_of(square * share, apart)
             distance = x - (mean + apart)
         else:
             by_x, by_one, square = tl.reduce((by_x, direct, square), 1, add_3, keep_dims=True)
+            if SIZE > 1:
+                apart, by_x, by_one, square = of_parts(mean, by_x, by_one, square, share, SIZE)
+                distance += apart
             square *= share
         rstd = 1.0 / tl.sqrt(square + EPS)
     return distance, rstd, by_x, by_one

@@ -19,6 +19,8 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import PART, parts_of, row_tile, rows_of
 from tile.ops.core.row_vectors import vector_of, vectors_of
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.part_softmax import PARTS, part_softmax_kernel
+from tile.ops.rowwise.row_parts import row_parts
 from tile.ops.rowwise.running_sums import (
     PART_WARPS,
     part_sums,
@@ -139,7 +141,13 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
     if not result.size:
         return result.value
     parts, span = parts_of(rows)
-    if rows.length <= LONGEST:
+    tiles = PARTS.select(call.backend, rows.length, source.dtype.itemsize)
+    row_tiles = row_parts(call, source, tiles, *strides) if parts == 1 else {}
+    if row_tiles:
+        launch(part_softmax_kernel, (rows.count * row_tiles["SIZE"],), dependent=True)(
+            *(x, result.value, *strides, rows.length), LOG=log, **row_tiles
+        )
+    elif rows.length <= LONGEST:
         shape = row_tile(call.backend, rows, LONGEST)
         launch(softmax_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(x, result.value, *strides, rows.count, rows.length), LOG=log, **shape

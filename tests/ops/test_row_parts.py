@@ -1,0 +1,158 @@
+"""Rows of two tiles, and rows that clusters share, on tiles and on simulated threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tile.ops
+from tile.ops.core.call import Call
+from tile.ops.core.reference import Array
+from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise import described_rows, row_norms, softmax_kernels
+from tile.ops.rowwise.layer_norm import layer_norm_backward_reference, layer_norm_reference
+from tile.ops.rowwise.rms_norm import rms_norm_backward_reference, rms_norm_reference
+from tile.ops.rowwise.row_parts import row_parts
+
+Choose = Callable[..., None]
+
+
+@pytest.fixture(params=["interp", "interp:wgmma"])
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    name: str = request.param
+    with tile.backend(name):
+        yield name
+
+
+@pytest.fixture
+def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
+    """Give all rows to clusters of so many programs, with options."""
+
+    def tables(size: int, **options: Any) -> None:
+        tiles = {"SIZE": size, "num_warps": 2, **options}
+        monkeypatch.setattr(softmax_kernels, "PARTS", Table({(ANY,) * 2: tiles}, {}))
+        monkeypatch.setattr(row_norms, "PARTS", Table({(ANY,) * 3: tiles}, {}))
+
+    return tables
+
+
+def rows(length: int, dtype: str, *, seed: int = 0) -> Array:
+    x = np.random.default_rng(seed).standard_normal((4, length)) * 3 + 50
+    return x.astype(dtype)
+
+
+def softmax_of(x: Array, log: bool) -> Array:
+    apart = x.astype(np.float64)
+    apart -= apart.max(axis=1, keepdims=True)
+    total = np.exp(apart).sum(axis=1, keepdims=True)
+    result: Array = apart - np.log(total) if log else np.exp(apart) / total
+    return result
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("length", "dtype", "staged"),
+    [(1000, "float32", False), (1024, "float32", False), (1200, "float16", True)],
+)
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax(
+    backend: str, choose: Choose, size: int, length: int, dtype: str, staged: bool, log: bool
+) -> None:
+    choose(size, **({"STAGED": True} if staged else {}))
+    x = rows(length, dtype)
+    x[1, : length // 2] = -np.inf  # all of a part, or of two
+    result = (tile.ops.log_softmax if log else tile.ops.softmax)(x)
+    reference = softmax_of(x, log)
+    np.testing.assert_allclose(
+        result.astype(np.float64), reference, rtol=1e-5 if dtype == "float32" else 2e-3, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_rows_without_a_softmax(backend: str, choose: Choose, size: int) -> None:
+    choose(size)
+    x = rows(1000, "float32")
+    x[1], x[2, 7] = -np.inf, np.inf
+    with np.errstate(invalid="ignore"):
+        result = tile.ops.softmax(x)
+    assert np.isnan(result[1:3]).all() and not np.isnan(result[[0, 3]]).any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize(("length", "dtype"), [(1000, "float32"), (1200, "float16")])
+def test_norms(backend: str, choose: Choose, size: int, length: int, dtype: str) -> None:
+    choose(size)
+    x, weight, bias = rows(length, dtype), rows(length, dtype, seed=1)[0], rows(length, dtype)[0]
+    x[2, : length // 2] += 20  # parts have different means
+    wide = [value.astype(np.float64) for value in (x, weight, bias)]
+    tolerance = {"rtol": 2e-5 if dtype == "float32" else 2e-3, "atol": 1e-3}
+    results = tile.ops.layer_norm(x, weight, bias, statistics=True)
+    references = layer_norm_reference(*wide, 1e-5, True)
+    for result, reference in zip(results, references, strict=True):
+        np.testing.assert_allclose(result.astype(np.float64), reference, **tolerance)
+    result = tile.ops.rms_norm(x, weight)
+    np.testing.assert_allclose(
+        result.astype(np.float64), rms_norm_reference(*wide[:2], 1e-5, False), **tolerance
+    )
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("centered", [False, True])
+@pytest.mark.parametrize(("length", "dtype"), [(1024, "float32"), (8192, "float16")])
+def test_gradients_of_norms(
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    given: bool,
+    centered: bool,
+    length: int,
+    dtype: str,
+) -> None:
+    config = {"STAGES": 2, "programs": 2 * size, "SIZE": size}
+    table = Table({(ANY, ANY, ANY, ANY): config}, {})
+    monkeypatch.setattr(described_rows, "DESCRIBED", table)
+    x, dy, weight = rows(length, dtype), rows(length, dtype, seed=1) - 50, rows(length, dtype)[0]
+    wide = [value.astype(np.float64) for value in (dy, x, weight)]
+    apart = wide[1] - (wide[1].mean(axis=1, keepdims=True) if centered else 0)
+    rstd = (1 / np.sqrt((apart * apart).mean(axis=1) + 1e-5)).astype(np.float32)
+    statistics = [wide[1].mean(axis=1).astype(np.float32), rstd] if centered else [rstd]
+    op = tile.ops.layer_norm_backward if centered else tile.ops.rms_norm_backward
+    reference = layer_norm_backward_reference if centered else rms_norm_backward_reference
+    with tile.backend("interp:wgmma"):
+        results = op(dy, x, weight, 1e-5, *(statistics if given else ()))
+    for result, expected in zip(results, reference(*wide, 1e-5), strict=True):
+        error = np.abs(result.astype(np.float64) - expected).max()
+        assert error <= (2e-5 if dtype == "float32" else 2e-3) * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    ("length", "itemsize", "size", "tiles"),
+    [
+        (20000, 2, 1, (20000, 16384, 4096)),
+        (32000, 4, 2, (16000, 8192, 8192)),
+        (32768, 4, 2, (16384, 8192, 8192)),
+        (20004, 4, 2, (10004, 8192, 2048)),
+        (20002, 4, 2, None),  # rows that begin in the midst of a vector
+        (20, 4, 4, (8, 4, 4)),  # three parts, and a program would have none
+    ],
+)
+def test_parts(length: int, itemsize: int, size: int, tiles: tuple[int, int, int] | None) -> None:
+    dtype = {2: np.float16, 4: np.float32}[itemsize]
+    call = Call("softmax")
+    x = call.array("x", np.zeros((2, length), dtype))
+    parts = row_parts(call, x, {"SIZE": size}, length)
+    if tiles is None or size * tiles[0] - length >= tiles[0]:
+        assert parts == {}
+    else:
+        assert tuple(parts[name] for name in ("PART", "HEAD", "TAIL")) == tiles
+
+
+def test_devices_without_clusters_share_no_rows() -> None:
+    call = Call("softmax")
+    x = call.array("x", np.zeros((2, 32000), np.float32))
+    with tile.backend("interp:mma"):
+        assert row_parts(call, x, {"SIZE": 2}, 32000) == {}
+    assert row_parts(call, x, {"SIZE": 2}, 32000)["num_ctas"] == 2
