@@ -3,6 +3,7 @@
     python benchmarks/compare_versions.py ../before            all cases of `gpu.py`
     python benchmarks/compare_versions.py ../before --case add --markdown
     python benchmarks/compare_versions.py ../before --tiles docs/results/gpu.md
+    TILE_BACKEND=nvptx:sm_80 python benchmarks/compare_versions.py ../before    code for sm_80
 
 Each version runs in a process of its own; only one of them uses the GPU at a time. Their samples
 alternate in random order, since the card's clock depends on what ran just before. A sample is a
