@@ -582,5 +582,26 @@ def test_wgmma_stay_in_flight_where_registers_are_to_spare(
     kernel = replace(KERNELS["gradient"], constants={"N": rows, "D": columns})
     module = kernel.compile("interp").artifact.module.clone()
     lower(module, replace(WGMMA, register_file=file), num_warps=rows // 16, num_stages=2)
-    pending = [op["pending"] for op in module.walk() if op.defn is wgmma.wgmma_wait]
-    assert (max(pending) > 0) == go_on
+    assert (max(_pending(module)) > 0) == go_on
+
+
+@pytest.mark.parametrize(
+    ("most", "pending"),
+    [
+        (None, [0, 0, 0, 0]),  # ptxas may take registers that cost a program
+        (152, [0, 0, 0, 0]),
+        (168, [1, 1, 1, 0]),  # two dots are issued first, and all complete in their iteration
+    ],
+)
+def test_wgmma_overlap_in_an_iteration_where_a_launch_limits_registers(
+    most: int | None, pending: list[int]
+) -> None:
+    kernel = replace(KERNELS["gradient"], constants={"N": 64, "D": 64})
+    module = kernel.compile("interp").artifact.module.clone()
+    limit = {} if most is None else {"maxnreg": most}
+    lower(module, WGMMA, num_warps=4, num_stages=2, **limit)
+    assert _pending(module) == pending
+
+
+def _pending(module: Module) -> list[int]:
+    return [op["pending"] for op in module.walk() if op.defn is wgmma.wgmma_wait]

@@ -206,6 +206,8 @@ class Options:
             rare["tma"] = self.tma
         if self.num_ctas != 1:
             rare["num_ctas"] = self.num_ctas
+        if self.maxnreg is not None:
+            rare["maxnreg"] = self.maxnreg
         return {name: getattr(self, name) for name in names} | rare
 
     @classmethod

@@ -169,11 +169,18 @@ MOST_PROGRAM_REGISTERS = 240
 class Resources:
     """The resources of a target's multiprocessor; registers are of 32 bits.
 
-    shared: the shared memory of a program, and what its loops take so far.
+    shared: the shared memory of a program, and what its loops take so far. most: the registers that
+    ptxas may give a thread, if the launch limits them.
     """
 
-    def __init__(self, target: SimtTarget, block_stores: BlockStores | None = None) -> None:
+    def __init__(
+        self,
+        target: SimtTarget,
+        block_stores: BlockStores | None = None,
+        most: int | None = None,
+    ) -> None:
         self.target = target
+        self.most = most
         self.shared = SharedMemory(target, block_stores)
 
     def would_spill(self, tiles: int, warps: int = 1) -> bool:
@@ -238,6 +245,14 @@ class Resources:
         return overlapped <= registers[0] and not any(
             waiting <= each < overlapped for each in registers
         )
+
+    def may_overlap(self, dots: Sequence[Operation], leading: Container[Operation]) -> bool:
+        """Return True if the wgmmas of an iteration may be in flight together, without a producer.
+
+        That takes registers for accumulators which threads would otherwise have one after the
+        other. A launch that limits the registers has as many co-resident programs in any case.
+        """
+        return self.most is not None and self._overlap(dots, leading)[0] <= self.most
 
     def can_defer(self, dots: Sequence[Operation]) -> bool:
         """Return True if the last dot of a loop with a producer may run an iteration later.

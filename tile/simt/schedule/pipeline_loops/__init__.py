@@ -65,6 +65,7 @@ def pipeline_loops(
     warp_specialize: bool | None = None,
     tma: TmaUses = NO_USES,
     num_ctas: int = 1,
+    maxnreg: int | None = None,
 ) -> None:
     """Lower loads of loops to async operations with a schedule, so that dots need not wait.
 
@@ -138,6 +139,9 @@ def pipeline_loops(
         %b = local_load %t                        %e = mma_dot %a1, %b1, %d {schedule = (1, 1)}
         %e = mma_dot %a, %b, %c                   yield %e
 
+    With `maxnreg`, the registers that a thread has at most, wgmmas whose accumulators fit there
+    overlap within an iteration, at least.
+
     `warp_specialize` decides for the loops that do not say whether producer warps issue their TMA
     loads; None stands for what is likely to be faster. With 2 `num_ctas`, these multicast blocks
     that both programs of a cluster load. `tma` names uses of TMA that kernels do not
@@ -154,7 +158,7 @@ def pipeline_loops(
     # and the arguments of their calls have not changed.
     aliases = cache(lambda: module_aliases(module))
     block_stores = BlockStores(lambda op: is_whole(op, target), tma)
-    resources = Resources(target, block_stores if target.has_tma else None)
+    resources = Resources(target, block_stores if target.has_tma else None, maxnreg)
     for function in CallGraph(module).bottom_up():
         planner = LoopPlanner(
             function, aliases, resources, num_stages, specialized=warp_specialize is True

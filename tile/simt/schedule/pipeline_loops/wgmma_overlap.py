@@ -256,7 +256,9 @@ def find_in_flight(
     if producer and waits_for_threads and resources.can_defer(dots):
         deferred = find_deferred_dot(last, leading[-1])
     if deferred is None and not resources.overlap_is_free(loop, dots, leading, producer=producer):
-        return InFlightWgmma(loop, dots, leading, stable, completes=True) if producer else None
+        if producer or (leading[1:] and resources.may_overlap(dots, leading)):
+            return InFlightWgmma(loop, dots, leading, stable, completes=True)
+        return None
     return InFlightWgmma(loop, dots, leading, stable, deferred)
 
 
