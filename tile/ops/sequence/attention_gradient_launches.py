@@ -126,7 +126,7 @@ class Gradients:
         else:
             shape = (self.batches, self.heads, self.queries, size)
             launch_delta(result, tensors[-1], delta, shape, 1, sums)
-        tiles = KEY_TILES.select(backend, size, int(causal), self.keys)
+        tiles = KEY_TILES.select(backend, size, int(causal))
         if sums is not None:
             tiles = SUM_TILES.select(backend, size, self.keys)
         grid, order = self._key_grid(tile.cdiv(self.keys, tiles["BLOCK_N"]), size, causal)

@@ -35,13 +35,16 @@ def accumulate_kv(
     RAGGED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    DELTA_LAST: tl.constexpr = False,
 ):
     """Return dk and dv with the queries of a head from `begin` on; `row` is the first of its sums.
 
     dq_sums: None, or a descriptor of sums, to which this adds what its keys contribute to dq.
     RAGGED: some queries or keys of blocks do not exist. Blocks of queries begin where TMA can load
     their sums, at multiples of 16 bytes. With sums of dq, heads begin there.
+    DELTA_LAST: registers are short, so delta is loaded after the dots that need not wait for it.
     """
+    LAST: tl.constexpr = DELTA_LAST or dq_sums is not None
     key = first + tl.arange(0, BLOCK_N)
     before = 0
     if dq_sums is not None:  # TMA reductions begin at no negative index
@@ -67,7 +70,7 @@ def accumulate_kv(
             dout = dout_source.load([batch, head, start - before, 0]).reshape(BLOCK_M, HEAD)
         else:
             dout = dout_source.load([row + start, 0])
-        if dq_sums is None:
+        if not LAST:
             delta = deltas.load([row + start])
         if RAGGED:
             seen = is_seen(query[None, :] + keys - queries, key[:, None], keys, None, CAUSAL)
@@ -83,7 +86,7 @@ def accumulate_kv(
         p = tl.exp2(scores - log_sum[None, :])
         dv = tl.dot(p.to(dout.dtype), dout, dv)
         dp = tl.dot(v, tl.trans(dout))
-        if dq_sums is not None:
+        if LAST:
             delta = deltas.load([row + start])
         ds = (p * (dp - delta[None, :])).to(q.dtype)
         if dq_sums is not None:

@@ -15,19 +15,19 @@ from tile.ops.sequence.descriptor_gradient_loop import accumulate_kv
 
 _SQUARE = {"BLOCK_M": 64, "BLOCK_N": 64}
 _FOUR = {"num_warps": 4, "num_stages": 2}
-_CLOSE = {**_SQUARE, "warp_specialize": False, "maxnreg": 168}  # three on a multiprocessor
-# By the size of a head, whether attention is causal, and the number of keys. H200, float16, 4 x 32
-# x 4096, 2026-11-26, heads of 256 elements, 4 x 16 x 4096, 2026-11-29, and of 64, 512 to 16384,
-# 2026-11-30 (docs/notes/ops.md).
+_ALONE = {**_SQUARE, **_FOUR, "warp_specialize": False}
+_DELTA_LAST = {"DELTA_LAST": True}
+# By the size of a head, and whether attention is causal. H200, float16, 4 x 32 x 4096, 2026-11-26,
+# heads of 256 elements, 4 x 16 x 4096, 2026-11-29, and of 64 and 128, 2026-11-30
+# (docs/notes/ops.md).
 KEY_TILES = Table(
-    {(ANY, ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64, 0, ANY): {**_CLOSE, **_FOUR},
-            (64, 1, 4096): {**_CLOSE, **_FOUR},
-            (64, ANY, ANY): {**_SQUARE, "warp_specialize": True, **_FOUR},
-            (128, ANY, ANY): {**_SQUARE, "warp_specialize": False, **_FOUR},
-            (ANY, ANY, ANY): {**_SQUARE, "warp_specialize": True, "num_warps": 8, "num_stages": 2},
+            (64, ANY): {**_ALONE, "maxnreg": 168, **_DELTA_LAST},  # three on a multiprocessor
+            (128, 0): _ALONE,
+            (128, 1): {**_ALONE, **_DELTA_LAST},
+            (ANY, ANY): {**_SQUARE, "warp_specialize": True, "num_warps": 8, "num_stages": 2},
         }
     },
 )
@@ -88,6 +88,7 @@ def descriptor_kv_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BATCH_AXIS: tl.constexpr = 1,
+    DELTA_LAST: tl.constexpr = False,
 ):
     rows = batches * heads * queries
     if RAGGED:
@@ -122,7 +123,7 @@ def descriptor_kv_kernel(
         begin = max(first - (keys - queries), 0) // BLOCK_M * BLOCK_M
     sources = q_source, dout_source, dq_sums, log_sums, deltas
     keys_of_block = begin, queries, keys, k, v, first
-    options = LOG2_SCALE, HEAD, CAUSAL, RAGGED, BLOCK_M, BLOCK_N
+    options = LOG2_SCALE, HEAD, CAUSAL, RAGGED, BLOCK_M, BLOCK_N, DELTA_LAST
     if GROUPED:
         group = heads // key_heads
         for head in range(key_head * group, (key_head + 1) * group):

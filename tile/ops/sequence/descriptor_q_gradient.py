@@ -23,8 +23,7 @@ QUERY_TILES = Table(
         "nvptx": {
             (64, 0, 2048): _CLOSE,
             (64, 0, ANY): {**_WIDE, "warp_specialize": False},
-            (64, 1, 4096): _CLOSE,
-            (64, 1, ANY): {**_WIDE, "warp_specialize": True},
+            (64, 1, ANY): _CLOSE,
             (ANY, ANY, ANY): {**_SQUARE, "warp_specialize": True},
         }
     },
