@@ -654,11 +654,13 @@ def image() -> Iterator[Case]:
             (6, 3, 1, 1),
             {"groups": 6, "stride": 2},
         ),
+        ("depthwise, by rows", (2, 6, 5, 6), (6, 3, 3, 1), {"groups": 6, "padding": 1}),
         ("wide, depthwise", (2, 3, 9, 5), (5, 2, 7, 1), {"groups": 5, "padding": 3, "stride": 2}),
     ):
         for layout in ("NHWC", "NCHW"):
             # Their kernels differ in addresses only.
-            dtypes = ALL if layout == "NHWC" and label in ("groups", "depthwise") else ("float32",)
+            every = layout == "NHWC" and label in ("groups", "depthwise", "depthwise, by rows")
+            dtypes = ALL if every else ("float32",)
             for op, make in convolutions(shape, filters, options, layout).items():
                 yield Case(op, f"{label} {layout}", make, ALL if op == "conv2d" else dtypes)
     for shape, count in (

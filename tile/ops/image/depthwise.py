@@ -8,7 +8,7 @@ convert elements: a program has groups of adjacent pixels of the result and a bl
 that a thread loads an element of `x` once for all pixels of a group; the compiler merges the loads
 of one address. Lanes lie along the axis of `x` that is contiguous: channels, or pixels where the
 channels are planes. The groups are of several rows of one image, which share rows of `x` in the
-first level of the cache.
+first level of the cache. Windows that move by a pixel go by rows (depthwise_rows.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import tile.language as tl
 from tile.ops.core.call import Call
 from tile.ops.core.call_plans import launch
 from tile.ops.core.device_functions import widen
+from tile.ops.image.depthwise_rows import depthwise_rows
+from tile.ops.image.depthwise_strips import fit
 from tile.ops.image.depthwise_tiles import PixelTile
 from tile.ops.image.depthwise_window import add_row, filter_row
 from tile.ops.image.images import Image
@@ -127,6 +129,9 @@ def depthwise(
     flipped = filters.strides[2] < 0
     if flipped:
         filters = filters.phase((0, window[1] - 1), (1, -1), filters.shape[1:3])
+    if fit(x, out, windows):
+        depthwise_rows(call, x, filters, bias, out, windows, filter_step, flipped, activation)
+        return
     tiles, blocks = batches * pixels.count(p, q), tile.cdiv(count, pixels.block)
     # Narrow blocks of the same pixels run one after the other, and share lines of the cache. A grid
     # with tiles along its second axis takes .3 to .9 us longer (H200, 2026-11-30).
