@@ -102,7 +102,10 @@ def test_norms(backend: str, choose: Choose, size: int, length: int, dtype: str)
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("centered", [False, True])
-@pytest.mark.parametrize(("length", "dtype"), [(1024, "float32"), (8192, "float16")])
+@pytest.mark.parametrize(
+    ("length", "dtype"),
+    [(1024, "float32"), (8192, "float16"), (1200, "float32"), (9600, "float16")],
+)
 def test_gradients_of_norms(
     monkeypatch: pytest.MonkeyPatch,
     size: int,
@@ -114,6 +117,7 @@ def test_gradients_of_norms(
     config = {"STAGES": 2, "programs": 2 * size, "SIZE": size}
     table = Table({(ANY, ANY, ANY, ANY): config}, {})
     monkeypatch.setattr(described_rows, "DESCRIBED", table)
+    monkeypatch.setattr(described_rows, "SHARED", table)
     x, dy, weight = rows(length, dtype), rows(length, dtype, seed=1) - 50, rows(length, dtype)[0]
     wide = [value.astype(np.float64) for value in (dy, x, weight)]
     apart = wide[1] - (wide[1].mean(axis=1, keepdims=True) if centered else 0)

@@ -15,7 +15,7 @@ from tile.backends.interp.simulator.thread_kernel import run_threads
 from tile.errors import CopyInFlightError
 from tile.ir.module import Module
 from tile.ir.op_definition import OpDef
-from tile.ops.rowwise.row_norms_backward import row_norm_backward_kernel
+from tile.ops.rowwise.row_norm_gradient import row_norm_backward_kernel
 from tile.simt.ops import shared, thread
 from tile.simt.target import WGMMA
 
@@ -106,7 +106,8 @@ def test_gradients_of_norms(centered: bool, given: bool) -> None:
     signature |= dict.fromkeys(strides, "i32:16") | {"rows": "i32", "length": "i32:16"}
     kernel = row_norm_backward_kernel
     none = {name.name: None for name in kernel.parameters if name.name not in signature}
-    constants = none | {"CENTERED": centered, "EPS": 1e-5, "STAGES": 2, "ROWS": 1, "BLOCK": 16384}
+    sizes = {"STAGES": 2, "ROWS": 1, "BLOCK": 16384, "SIZE": 1}
+    constants = none | {"CENTERED": centered, "EPS": 1e-5} | sizes
     dy, x = (numbers(rows, n, dtype=np.float16, seed=seed) for seed in (1, 2))
     weight = numbers(n, dtype=np.float16, seed=3)
     center, scale = _statistics(x.astype(np.float64), centered)

@@ -11,6 +11,7 @@ from typing import Any
 from tile.ops.core.call import Call
 from tile.ops.core.operand import Operand
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.row_parts import VECTOR_BYTES
 
 # STAGES of their buffers, and programs at most. By CENTERED, whether statistics are given, the
 # length and the bytes of an element; an empty entry is for other rows. H200, 2026-11-30, us, by
@@ -56,3 +57,25 @@ def described_rows(
     key = int(centered), int(has_statistics), x.shape[-1], x.dtype.itemsize
     tiles = DESCRIBED.select(call.backend, *key)
     return tiles if tiles and call.describes(x, dy) else {}
+
+
+# STAGES, SIZE and programs of clusters that share rows of other lengths, by the same numbers.
+SHARED = Table(
+    {(ANY, ANY, ANY, ANY): {}},
+    {
+        "nvptx": {
+            (ANY, ANY, ANY, ANY): {},
+        }
+    },
+)
+
+
+def shared_rows(
+    call: Call, x: Operand, dy: Operand, *, centered: bool, has_statistics: bool
+) -> Mapping[str, Any]:
+    """Return STAGES, SIZE and programs for rows that clusters share equally; {} for others."""
+    length, itemsize = x.shape[-1], x.dtype.itemsize
+    tiles = SHARED.select(call.backend, int(centered), int(has_statistics), length, itemsize)
+    if not tiles or length * itemsize % (tiles["SIZE"] * VECTOR_BYTES) or not call.has_clusters():
+        return {}
+    return tiles
