@@ -15,9 +15,9 @@ from tile.ops.rowwise.row_parts import part_of
 # By CENTERED, the length and the bytes of an element; an empty entry is for other kernels. H200,
 # 2026-11-30, us, by those and so: layer norm, float32, 4096 x 16384 144 and 132, x 20000 191 and
 # 166, x 32000 346 and 263, 2048 x 65536 407 and 288; float16, 8192 x 12288 109.4 and 98.7, 4096 x
-# 20000 95.0 and 82.1, x 32768 161 and 150, 2048 x 65536 198 and 157. RMS norm, float32, 8192 x
-# 12288 211 and 194, 4096 x 32000 290 and 253, 2048 x 65536 367 and 263; float16, 4096 x 20000 83.4
-# and 80.5, 2048 x 65536 155 and 139; bfloat16, 4096 x 24000 111 and 100.
+# 20000 95.0 and 82.1, x 32768 161 and 150, x 40000 216 and 182, 2048 x 65536 198 and 157. RMS
+# norm, float32, 8192 x 12288 211 and 194, 4096 x 32000 290 and 253, 2048 x 65536 367 and 263;
+# float16, 4096 x 20000 83.4 and 80.5, 2048 x 65536 155 and 139; bfloat16, 4096 x 24000 111 and 100.
 PARTS = Table(
     {(ANY, ANY, ANY): {}},
     {
@@ -42,6 +42,7 @@ PARTS = Table(
             (ANY, 32768, 2): {"SIZE": 4, "num_warps": 4, "maxnreg": 96},
             (ANY, 32768, 4): {"SIZE": 4, "num_warps": 8, "maxnreg": 64},
             (0, 57344, 2): {},
+            (ANY, 40960, 2): {"SIZE": 2, "num_warps": 8, "maxnreg": 128},
             (ANY, 65536, 2): {"SIZE": 8, "num_warps": 4, "maxnreg": 96},
             (0, 65536, 4): {"SIZE": 4, "num_warps": 8},
             (ANY, 65536, 4): {"SIZE": 4, "num_warps": 16, "maxnreg": 64},
