@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -84,32 +86,79 @@ STATIC = "StaticTritonCompileResult"
 '''
 
 
-def run(tmp_path: Path, program: str, *, head: str = HEAD, runs: int = 1, refuses: str = "") -> str:
-    """Return what a program prints that runs with a ptxas that waits for others."""
-    path = tmp_path / "ptxas"
-    path.write_text(PTXAS.format(python=sys.executable, runs=runs, refuses=refuses))
-    path.chmod(0o755)
-    (tmp_path / "program.py").write_text(head + textwrap.dedent(program))
-    caches = ("TILE_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
-    done = subprocess.run(
-        [sys.executable, "-m", "tile", "triton", str(tmp_path / "program.py")],
+# Runs programs, each in a process of its own that has imported all that HEAD imports.
+SERVER = """
+import json, threading, traceback
+for thread in threading.enumerate():
+    if thread.name == "tile-compiler":
+        thread.join()
+for line in sys.stdin:
+    environment, output, text = json.loads(line)
+    process = os.fork()
+    if process == 0:
+        os.environ.update(environment)
+        for number in (1, 2):
+            os.dup2(os.open(output + str(number), os.O_WRONLY | os.O_CREAT), number)
+        status = 1
+        try:
+            exec(text)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """Start a process that has imported TorchInductor, which takes seconds."""
+    with started(tmp_path_factory.mktemp("server"), HEAD + SERVER) as process:
+        yield process
+
+
+def started(folder: Path, text: str) -> subprocess.Popen[str]:
+    """Start a program for Triton with the ptxas of a folder."""
+    (folder / "program.py").write_text(text)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tile", "triton", str(folder / "program.py")],
         cwd=ROOT,
-        env={
-            **os.environ,
-            **{name: str(tmp_path / name) for name in caches},
-            "TILE_CACHE": "1",
-            "TILE_PTXAS": str(path),
-        },
-        capture_output=True,
+        env={**os.environ, **environment(folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
-def test_two_kernels_are_assembled_while_the_program_goes_on(tmp_path: Path) -> None:
+def environment(folder: Path) -> dict[str, str]:
+    """Return the settings of a program whose caches and ptxas are in a folder."""
+    caches = ("TILE_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+    paths = {name: str(folder / name) for name in caches}
+    return {**paths, "TILE_CACHE": "1", "TILE_PTXAS": str(folder / "ptxas")}
+
+
+@pytest.fixture
+def run(server: subprocess.Popen[str], tmp_path: Path) -> Callable[..., str]:
+    """Return a function that runs a program after HEAD, and returns what it prints."""
+
+    def call(program: str, *, runs: int = 1, refuses: str = "") -> str:
+        path = tmp_path / "ptxas"
+        path.write_text(PTXAS.format(python=sys.executable, runs=runs, refuses=refuses))
+        path.chmod(0o755)
+        output = tmp_path / "output"
+        job = environment(tmp_path), str(output), textwrap.dedent(program)
+        assert server.stdin is not None and server.stdout is not None
+        print(json.dumps(job), file=server.stdin, flush=True)
+        assert server.stdout.readline() == "0\n", Path(f"{output}2").read_text()[-3000:]
+        return Path(f"{output}1").read_text()
+
+    return call
+
+
+def test_two_kernels_are_assembled_while_the_program_goes_on(run: Callable[..., str]) -> None:
     """Neither run of ptxas ends before the second has started."""
     program = """
     first, second = source("first", configurations=1), source("second", "x * 3", 1)
@@ -120,11 +169,11 @@ def test_two_kernels_are_assembled_while_the_program_goes_on(tmp_path: Path) -> 
     print([open(result.kernel.cubin_path, "rb").read()[:7] for kernel in taken for result in kernel.compile_results])
     print(CompiledTritonKernels.get(first))
     """
-    lines = run(tmp_path, program, runs=2).splitlines()
+    lines = run(program, runs=2).splitlines()
     assert lines == ["[True, True]", "[b'code of', b'code of']", "None"]
 
 
-def test_configurations_are_assembled_at_the_same_time(tmp_path: Path) -> None:
+def test_configurations_are_assembled_at_the_same_time(run: Callable[..., str]) -> None:
     """As in worker processes, which compile a kernel without launchers."""
     program = """
     from torch._inductor.runtime.compile_tasks import _worker_compile_triton
@@ -133,10 +182,10 @@ def test_configurations_are_assembled_at_the_same_time(tmp_path: Path) -> None:
     kernel, _ = _worker_compile_triton(load, {}, {})
     print(kinds(kernel) == [STATIC] * 2, len({result.kernel.cubin_raw for result in kernel.compile_results}))
     """
-    assert run(tmp_path, program, runs=2) == "True 1\n"
+    assert run(program, runs=2) == "True 1\n"
 
 
-def test_a_launch_from_cpp_calls_no_function_of_the_compiler(tmp_path: Path) -> None:
+def test_a_launch_from_cpp_calls_no_function_of_the_compiler(run: Callable[..., str]) -> None:
     """But the one that takes the allocator, which PyTorch sets in launches and which does nothing."""
     program = """
     from types import SimpleNamespace
@@ -162,23 +211,20 @@ def test_a_launch_from_cpp_calls_no_function_of_the_compiler(tmp_path: Path) -> 
     sys.setprofile(None)
     print(len(launches), called - {"set_allocator"})
     """
-    assert run(tmp_path, program) == "2 set()\n"
+    assert run(program) == "2 set()\n"
 
 
-def test_a_kernel_that_ptxas_refuses_is_launched_otherwise(tmp_path: Path) -> None:
+def test_a_kernel_that_ptxas_refuses_is_launched_otherwise(run: Callable[..., str]) -> None:
     """The driver compiles its PTX, or says what is wrong with it."""
     program = """
     text = source("first")
     codegen.async_compile.triton("first", text)
     print(kinds(AsyncCompile().triton("first", text)))
     """
-    assert (
-        run(tmp_path, program, refuses=".entry")
-        == "['TritonCompileResult', 'TritonCompileResult']\n"
-    )
+    assert run(program, refuses=".entry") == "['TritonCompileResult', 'TritonCompileResult']\n"
 
 
-def test_an_error_comes_where_the_module_is_imported(tmp_path: Path) -> None:
+def test_an_error_comes_where_the_module_is_imported(run: Callable[..., str]) -> None:
     program = """
     text = source("first", "nothing(x)")
     codegen.async_compile.triton("first", text)
@@ -188,7 +234,7 @@ def test_an_error_comes_where_the_module_is_imported(tmp_path: Path) -> None:
     except Exception as error:
         print(type(error).__name__, "nothing" in str(error))
     """
-    assert run(tmp_path, program) == "None\nCompilationError True\n"
+    assert run(program) == "None\nCompilationError True\n"
 
 
 @pytest.mark.parametrize(("threads", "loaded"), [(1, True), (4, False)])
@@ -197,11 +243,12 @@ def test_the_compiler_is_loaded_with_inductor_without_workers(
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     program = """
-    import threading
-    for thread in threading.enumerate():
-        if thread.name == "tile-compiler":
-            thread.join()
-    print("tile.backends.nvptx.compiler" in sys.modules)
-    """
-    text = HEAD.replace("config.compile_threads = 1\n", "")
-    assert run(tmp_path, program, head=text) == f"{loaded}\n"
+import threading
+for thread in threading.enumerate():
+    if thread.name == "tile-compiler":
+        thread.join()
+print("tile.backends.nvptx.compiler" in sys.modules)
+"""
+    text = HEAD.replace("config.compile_threads = 1\n", "") + program
+    output, errors = started(tmp_path, text).communicate(timeout=300)
+    assert output == f"{loaded}\n", errors[-3000:]
