@@ -146,7 +146,7 @@ def test_sequences(
     """Blocks end in the next sequence, whose numbers do not matter if they are not finite."""
     tiles = {"BLOCK_M": tile_size, "BLOCK_N": tile_size}
     for name_of_table in ("KEY_TILES", "QUERY_TILES"):
-        monkeypatch.setattr(varlen_module, name_of_table, Table({(ANY,): tiles}, {}))
+        monkeypatch.setattr(varlen_module, name_of_table, Table({(ANY, ANY): tiles}, {}))
     cast(Any, tile.ops.varlen_attention_backward).plans.clear()
     queries, keys, causal = SEQUENCES[name]
     starts = [np.cumsum([0, *n], dtype=np.int32) for n in (queries, keys)]

@@ -18,12 +18,13 @@ _FOUR = {"num_warps": 4, "num_stages": 2}
 _ALONE = {**_SQUARE, **_FOUR, "warp_specialize": False}
 _DELTA_LAST = {"DELTA_LAST": True}
 # By the size of a head, and whether attention is causal. H200, float16, 4 x 32 x 4096, 2026-11-26,
-# heads of 256 elements, 4 x 16 x 4096, 2026-11-29, and of 64 and 128, 2026-11-30
+# heads of 256 elements, 4 x 16 x 4096, 2026-11-29, and of 32 to 128, 2026-11-30
 # (docs/notes/ops.md).
 KEY_TILES = Table(
     {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
+            (32, ANY): _ALONE,
             (64, ANY): {**_ALONE, "maxnreg": 168, **_DELTA_LAST},  # three on a multiprocessor
             (128, 0): _ALONE,
             (128, 1): {**_ALONE, **_DELTA_LAST},

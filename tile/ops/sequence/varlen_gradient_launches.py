@@ -40,7 +40,7 @@ def launch_by_descriptors(
         operand.shape for operand in call.operands[:2]
     )
     head = tile.next_power_of_2(size)
-    tiles, (dq, dk, dv) = QUERY_TILES.select(call.backend, size), outputs
+    tiles, (dq, dk, dv) = QUERY_TILES.select(call.backend, size, int(causal)), outputs
     gap = gap_of(tiles["BLOCK_M"])
     count = count_sums(tokens, sequences, gap)
     sums, delta = (call.new((heads, count), F32).value for _ in range(2))
@@ -62,7 +62,7 @@ def launch_by_descriptors(
         **options,
         **tiles,
     )
-    tiles = KEY_TILES.select(call.backend, size)
+    tiles = KEY_TILES.select(call.backend, size, int(causal))
     reread = 4 * longest * size * heads // key_heads if causal else None
     blocks = tile.cdiv(longest_keys, tiles["BLOCK_N"])
     grid, order = batched_grid(blocks, sequences * key_heads, reread)

@@ -33,10 +33,12 @@ def accumulate_kv(
     CAUSAL: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
+    DELTA_LAST: tl.constexpr,
 ):
     """Return dk and dv with the queries of a head.
 
     sources: descriptors of q, dout, log_sums and delta. sum_row: the first sum of the head.
+    DELTA_LAST: registers are short, so delta is loaded after the dots that need not wait for it.
     """
     q_source, dout_source, log_sums, deltas = sources
     key = (first + tl.arange(0, BLOCK_N))[:, None]
@@ -50,12 +52,15 @@ def accumulate_kv(
         log_sum = log_sums.load([sum_row + start])
         scores = tl.dot(k, tl.trans(q))
         dout = dout_source.load([*rows]).reshape(BLOCK_M, HEAD)
-        delta = deltas.load([sum_row + start])
+        if not DELTA_LAST:
+            delta = deltas.load([sum_row + start])
         p = tl.exp2(scores * LOG2_SCALE - log_sum[None, :])
         if CAUSAL and start + offset < first + BLOCK_N:
             p = tl.where(key <= (start + tl.arange(0, BLOCK_M) + offset)[None, :], p, 0.0)
         dv = tl.dot(p.to(dout.dtype), dout, dv)
         dp = tl.dot(v, tl.trans(dout))
+        if DELTA_LAST:
+            delta = deltas.load([sum_row + start])
         ds = (p * (dp - delta[None, :])).to(q.dtype)
         dk = tl.dot(ds, q, dk)
     return dk, dv
@@ -89,6 +94,7 @@ def varlen_kv_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BATCH_AXIS: tl.constexpr = 1,
+    DELTA_LAST: tl.constexpr = False,
 ):
     strides = 0, SIZE, tl.cast(heads, tl.int64) * SIZE
     q_source = sequence_rows(q_ptr, strides, tokens, heads, SIZE, BLOCK_M, HEAD)
@@ -114,7 +120,7 @@ def varlen_kv_kernel(
     sources = q_source, dout_source, log_sums, deltas
     row, sum_row = q_row.to(tl.int32), first_sum(q_row.to(tl.int32), number, GAP)
     block_of_keys = queries, keys, k, v, first
-    options = LOG2_SCALE, HEAD, CAUSAL, BLOCK_M, BLOCK_N
+    options = LOG2_SCALE, HEAD, CAUSAL, BLOCK_M, BLOCK_N, DELTA_LAST
     if GROUPED:
         group = heads // key_heads
         for head in range(key_head * group, (key_head + 1) * group):

@@ -75,25 +75,30 @@ BY_SEVERAL_BLOCKS = Table(
     },
 )
 
-# The kernels of gradients by descriptors, by the size of a head: those of attention of equal
-# lengths of 2026-11-26. H200; heads of 64 in the tiles that these have since are not measured.
-_FOUR_WARPS = {"warp_specialize": True, "num_warps": 4, "num_stages": 2}
+# The kernels of gradients by descriptors, by the size of a head, and whether attention is causal.
+# H200, float16, those of attention of equal lengths of 2026-11-26, and heads of 64, sequences of
+# 1024 and 4096, 2026-11-30 (docs/notes/ops.md); smaller heads are not measured.
+_PRODUCER, _ALONE = {"warp_specialize": True}, {"warp_specialize": False}
+_TALL = {**_SMALL, "BLOCK_N": 128, **_PRODUCER}
 QUERY_TILES = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64,): {"BLOCK_M": 64, "BLOCK_N": 128, **_FOUR_WARPS},
-            (ANY,): {"BLOCK_M": 64, "BLOCK_N": 64, **_FOUR_WARPS},
+            (32, ANY): _TALL,
+            (64, 0): _TALL,
+            (64, 1): {**_FOUR, **_ALONE},
+            (ANY, ANY): {**_SMALL, **_PRODUCER},
         }
     },
 )
 KEY_TILES = Table(
-    {(ANY,): {"BLOCK_M": 32, "BLOCK_N": 32}},
+    {(ANY, ANY): {"BLOCK_M": 32, "BLOCK_N": 32}},
     {
         "nvptx": {
-            (64,): {**_SMALL, "warp_specialize": True},
-            (128,): {**_SMALL, "warp_specialize": False},
-            (ANY,): {**_SMALL, "warp_specialize": True, "num_warps": 8},
+            (32, ANY): {**_SMALL, **_PRODUCER},
+            (64, ANY): {**_SMALL, **_ALONE, "maxnreg": 168, "DELTA_LAST": True},  # three programs
+            (128, ANY): {**_SMALL, **_ALONE},
+            (ANY, ANY): {**_SMALL, **_PRODUCER, "num_warps": 8},
         }
     },
 )
