@@ -76,6 +76,6 @@ def test_rows_of_a_program(
     shape: tuple[int, int, int, int], window: int, wanted: tuple[int, int]
 ) -> None:
     windows = SimpleNamespace(count=(window, window))
-    strips = Strips.of("nvptx", shape, cast("Any", windows))
+    strips = Strips.of("nvptx", shape, cast("Any", windows), 2)
     assert (strips.form.strip, strips.parts) == wanted
     assert strips.rows * strips.parts >= shape[1] > strips.rows * (strips.parts - 1)

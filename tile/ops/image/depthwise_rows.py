@@ -81,7 +81,7 @@ def depthwise_rows_kernel(
     x += tl.cast(min(max(top, 0), height - 1), tl.int64) * x_strides[1]
     out = out_ptr + starts[2] + n * out_strides[0] + p.to(tl.int64) * out_strides[1]
     out += q.to(tl.int64) * OUT_STEP + channel
-    down = tl.cast(x_strides[1], tl.int64)
+    down = x_strides[1]
     ahead: Any = ()
     for i in tl.static_range(AHEAD):
         ahead += (load_row(x, of_x, STEP, True, WIDE),)
@@ -137,7 +137,7 @@ def depthwise_rows(
         for j in range(s)
     )
     dense = min(window) >= 0 and max(window) < filter_step <= MOST_DENSE
-    strips = Strips.of(call.backend, out.shape, windows)
+    strips = Strips.of(call.backend, out.shape, windows, x.operand.dtype.itemsize)
     launch(depthwise_rows_kernel, (strips.programs,), dependent=True)(
         *(x.value, filters.value, bias, out.value, (x.start, filters.start, out.start)),
         *(x.strides, filters.strides, filter_step, out.strides, (*x.shape[1:3], *out.shape[1:3])),

@@ -33,6 +33,8 @@ class Form(NamedTuple):
 # x 3, 32 x 56 x 56 x 256 30.3 us, with two rows 35.7. Larger windows lack registers for that.
 SMALL = (Form(4, 3, 80, 2),)
 LARGE = (Form(2, 2, 128), Form(4, 2, 168, time=1.4))
+# float32: 32 x 56 x 56 x 128 29.1 us, with strips of 4 pixels 30.1; of 7 x 7 x 960 5.8 and 5.4.
+SMALL_SINGLE, LARGE_SINGLE = (Form(2, 3, 80, 2),), (Form(2, 2, 128),)
 
 
 class Strips(NamedTuple):
@@ -44,10 +46,11 @@ class Strips(NamedTuple):
     rows: int
 
     @classmethod
-    def of(cls, backend: str, shape: tuple[int, ...], windows: Windows) -> Strips:
-        """Return the fastest strips of a result."""
+    def of(cls, backend: str, shape: tuple[int, ...], windows: Windows, itemsize: int) -> Strips:
+        """Return the fastest strips of a result; itemsize: bytes of an element."""
         r, s = windows.count
-        forms = SMALL if r * s <= FEW else LARGE
+        small, large = (SMALL, LARGE) if itemsize == 2 else (SMALL_SINGLE, LARGE_SINGLE)
+        forms = small if r * s <= FEW else large
         if backend not in PROGRAMS:
             return cls._of(forms[0], shape, shape[1])
         choices = [
@@ -81,9 +84,9 @@ class Strips(NamedTuple):
 def fit(x: Image, out: Image, windows: Windows) -> bool:
     """Return True if a convolution goes by strips: windows that move by a pixel, channels last.
 
-    Elements have 16 bits: others take more registers (float32 114), and are not measured.
+    Elements have 16 or 32 bits: others take more registers, and are not measured.
     """
     (r, s), plain = windows.count, windows.step == windows.apart == (1, 1)
     same = x.shape[3] == out.shape[3] and x.strides[3] == out.strides[3] == 1
-    few = r >= LEAST and 0 < r * s <= MOST and x.operand.dtype.itemsize == 2
+    few = r >= LEAST and 0 < r * s <= MOST and x.operand.dtype.itemsize in (2, 4)
     return plain and same and few and x.shape[1] > 0 < x.shape[2]
