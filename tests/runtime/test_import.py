@@ -27,7 +27,7 @@ def in_new_process(code: str, folder: Path) -> object:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory) -> dict[str, Any]:
-    """Return the modules loaded before and after `import tile`, and its least time of four.
+    """Return the modules loaded before and after `import tile`, and its least time of eight.
 
     It is the CPU time of the importing thread, which other processes do not change.
     """
@@ -37,7 +37,7 @@ def imported(tmp_path_factory) -> dict[str, Any]:
         "print(json.dumps([seconds, before, sorted(sys.modules)]))"
     )
     folder = tmp_path_factory.mktemp("bytecode")
-    runs = [in_new_process(code, folder) for _ in range(4)]
+    runs = [in_new_process(code, folder) for _ in range(8)]
     return {"seconds": min(run[0] for run in runs), "before": runs[0][1], "modules": runs[0][2]}
 
 
