@@ -477,6 +477,17 @@ def indexed(
     c.store([row, 0], total.to(c.dtype))
 
 
+@tile.jit
+def without_dots(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BK: tl.constexpr):
+    """TMA copies blocks whose elements threads read."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    total = tl.zeros((BM, BK), dtype=tl.float32)
+    for k in tl.range(0, K, BK, num_stages=3, warp_specialize=True):
+        total += a.load([0, k])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BK])
+    c.store([0, 0], total.to(c.dtype))
+
+
 SIZES = dict.fromkeys("MNK", "i32:16")
 INDEX = {"index_ptr": "*i32"}
 
@@ -500,6 +511,7 @@ INDEX = {"index_ptr": "*i32"}
         ),
         (indexed, INDEX, {"BM": 64, "BK": 32, "ROWS": 64}, "the address of a load needs a tile"),
         (in_while, {}, {"BM": 64, "BK": 32}, "it is nested in `while`"),
+        (without_dots, {}, {"BM": 64, "BK": 64}, "no wgmma reads what TMA loads"),
     ],
 )
 def test_what_cannot_be_specialized_says_why(

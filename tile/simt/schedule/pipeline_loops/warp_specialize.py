@@ -152,9 +152,12 @@ class Specialization:
         Raises `UnsuitableLoopError` if that cannot be.
         """
         self.function, self.resources, self.plans = planner.function, planner.resources, plans
+        loads = [load for plan in plans for load in plan.async_loads]
+        dots = [reader.op for load in loads for reader in load.operands]
+        if not dots:
+            raise UnsuitableLoopError("no wgmma reads what TMA loads", plans[0].loop)
         self.loops = [_specialized(plan, self.resources) for plan in plans]
         self._check_nesting()
-        loads = [load for plan in plans for load in plan.async_loads]
         repeatable = planner.repeatable_loads()
         self.repeated = self._check_scalar(loads, repeatable)
         for outer in planner.outer_loads(plans):
@@ -163,8 +166,7 @@ class Specialization:
                 assert outer.load.parent is not None
                 loop, group = outer.load.parent, ChannelLoads((outer,))
                 self.loops.append(SpecializedLoop(loop, {outer: group}))
-        dot = next(chain.from_iterable(load.operands for load in loads)).op
-        self.warps = layout_of(dot.result).in_size(WARP)
+        self.warps = layout_of(dots[0].result).in_size(WARP)
         self.tiles = self._check_registers(self._dead_values(stores))
         groups = dict(chain.from_iterable(x.groups.items() for x in self.loops if x.plan))
         planned = max(plan.stages for plan in plans)
