@@ -123,6 +123,8 @@ def test_programs_of_a_cluster_exchange_numbers(device: Device, element: Scalar)
     try:
         clustered.run(text, (12, 1, 1), [x, out])
     except UnsupportedError as error:
+        if device.target in ("interp", "interp:wgmma") or "has no clusters" not in str(error):
+            raise
         pytest.skip(str(error))
     np.testing.assert_array_equal(out, expected)
 
