@@ -177,6 +177,19 @@ def warn(message: str, loc: Loc | None = None, category: type[Warning] = Runtime
     )
 
 
+class OnceWarner:
+    """Warns of each message once."""
+
+    def __init__(self) -> None:
+        self._messages: set[str] = set()
+
+    def warn(self, message: str) -> None:
+        """Warn at the user's line that called this package, unless it was done before."""
+        if message not in self._messages:
+            self._messages.add(message)
+            warn(message)
+
+
 def _registry(file: str) -> dict[Any, Any] | None:
     """Return the record of warnings that were shown for an imported file; None for another file."""
     for module in list(sys.modules.values()):

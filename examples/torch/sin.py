@@ -80,6 +80,8 @@ def main() -> int:
     parser.add_argument("--columns", type=int, nargs="+", default=[256, 1024, 4096])
     parser.add_argument("--plot", metavar="DIR", help="folder to save a PNG and the numbers in")
     options = parser.parse_args()
+    if min(options.rows, *options.columns) < 1:
+        parser.error("sizes are numbers from 1 on")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     check(device)
     benchmark(device, options.rows, options.columns).run(

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile._lazy import lazy_import
 from tile.config import config
-from tile.tracebacks import warn
+from tile.tracebacks import OnceWarner
 
 FORMAT = b"tile-store-1"
 
@@ -215,7 +215,7 @@ class DiskCache:
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder = folder
         self.limit = limit
-        self._warned: set[str] = set()
+        self._warner = OnceWarner()
 
     def path(self, key: str) -> Path:
         """Return the path of a key's file."""
@@ -231,13 +231,13 @@ class DiskCache:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self._warn(f"{path} in the cache cannot be read, and is created again: {error}")
+            self._warner.warn(f"{path} in the cache cannot be read, and is created again: {error}")
             return None
         try:
             entry = unpack(key, data)
         except DamagedEntryError as error:
             self.drop(key)
-            self._warn(f"{path} in the cache is damaged ({error}), and is created again")
+            self._warner.warn(f"{path} in the cache is damaged ({error}), and is created again")
             return None
         with contextlib.suppress(OSError):  # the folder may be read-only
             os.utime(path)
@@ -251,7 +251,7 @@ class DiskCache:
         try:
             write_atomically(path, pack(key, entry))
         except OSError as error:
-            self._warn(
+            self._warner.warn(
                 f"{entry.title} is not stored in the cache {self.folder}: {error}; TILE_CACHE_DIR "
                 "selects another folder, and TILE_CACHE=0 disables the cache"
             )
@@ -269,7 +269,7 @@ class DiskCache:
         except OSError as error:
             reason = str(error)
         if reason:
-            self._warn(
+            self._warner.warn(
                 f"the cache {self.folder} is not used, since its entries run as you: {reason}. "
                 "Let only yourself write there (`chmod go-w`), select a folder of your own by "
                 "TILE_CACHE_DIR, or disable the cache (TILE_CACHE=0)"
@@ -317,11 +317,6 @@ class DiskCache:
                             yield Path(file.path), status.st_size, status.st_mtime
         except OSError:
             return
-
-    def _warn(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            warn(message)
 
 
 def _remove(path: Path) -> bool:

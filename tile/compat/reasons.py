@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from tile.compat.modules import MODULES
-
 _MLIR = "it works on Triton's IR in MLIR, and `tile` has an IR of its own (docs/ir.md)"
 _GLUON = (
     "Gluon programs choose Triton's layouts themselves; `tile` chooses layouts, so it has no "
@@ -156,8 +154,3 @@ def absent_name(module: str, name: str, version: str) -> str:
     reason = absent_reason(module, name)
     said = f": {reason}" if reason else f"; it shows what `tile` has of Triton {version}"
     return f"module {module!r} has no attribute {name!r}{said}"
-
-
-def missing_modules() -> list[str]:
-    """Return the modules of Triton that are neither shown nor absent for a reason."""
-    return [name for name in triton_names() if name not in MODULES and not absent_module(name)]

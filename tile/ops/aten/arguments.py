@@ -40,11 +40,6 @@ def require(condition: bool, reason: str) -> None:
         raise ArgumentValueError(reason)
 
 
-def require_last(x: Any, dim: int) -> None:
-    """Leave a call to PyTorch unless `dim` is the last axis of a tensor with axes."""
-    require(x.dim() > 0 and dim in (-1, x.dim() - 1), "`dim` is not the last axis")
-
-
 def masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
     """Return the gradients that are needed, and None for the others."""
     return tuple(g if needed else None for g, needed in zip(gradients, mask, strict=True))

@@ -36,7 +36,7 @@ from tile.runtime.arguments.adapt import adapt
 from tile.runtime.arguments.tensor_descriptor import TensorDescriptor
 from tile.runtime.autotuning.configs import Config, innermost
 from tile.runtime.target_selection import target_of
-from tile.tracebacks import warn
+from tile.tracebacks import OnceWarner
 from tile.version import VERSION
 
 FORMAT = "tile tuning result 1"
@@ -76,7 +76,7 @@ class TuningStore:
         self.root = folder
         self.name = function.__name__
         self._code = _code_of(kernel, function)
-        self._warned: set[str] = set()
+        self._warner = OnceWarner()
 
     def folder(self, key: Sequence[Any], machine: str) -> Path:
         """Return the folder of the results for a tuning key on a machine."""
@@ -91,7 +91,7 @@ class TuningStore:
             try:
                 results[str(content["config"])] = StoredResult.of(content)
             except (ValueError, KeyError, TypeError) as error:
-                self._once(f"the tuning result {path} is ignored: {error}")
+                self._warner.warn(f"the tuning result {path} is ignored: {error}")
         if not results:
             self._tell_other_versions()
         return results
@@ -120,7 +120,7 @@ class TuningStore:
         try:
             write_atomically(path, json.dumps(content, indent=1).encode())
         except OSError as error:
-            self._once(f"the tuning results of {self.name} are not saved: {error}")
+            self._warner.warn(f"the tuning results of {self.name} are not saved: {error}")
 
     def fastest(self, key: Sequence[Any], machine: str) -> list[str]:
         """Return the best configuration of every other key on a machine, as texts."""
@@ -148,7 +148,7 @@ class TuningStore:
             try:
                 yield path, json.loads(read_regular_file(path))
             except (OSError, ValueError) as error:
-                self._once(f"the tuning result {path} is ignored: {error}")
+                self._warner.warn(f"the tuning result {path} is ignored: {error}")
 
     def _check_folder(self) -> None:
         try:
@@ -156,7 +156,7 @@ class TuningStore:
         except OSError:
             return
         if mode & stat.S_IWOTH:
-            self._once(
+            self._warner.warn(
                 f"every user can write to {self.root} (mode {stat.S_IMODE(mode):04o}), and so "
                 f"choose among the configurations of {self.name}; chmod o-w prevents that"
             )
@@ -167,7 +167,7 @@ class TuningStore:
         firsts = (next(self._contents_below(folder), {}) for folder in folders)
         versions = {str(content.get("version")) for content in firsts if content}
         if versions and VERSION not in versions:
-            self._once(
+            self._warner.warn(
                 f"{self.root} has tuning results of {self.name} from version "
                 f"{', '.join(sorted(versions))} of tile, which stay there; version {VERSION} "
                 "measures anew, and keeps results of its own"
@@ -179,11 +179,6 @@ class TuningStore:
             for _, content in self._contents(key):
                 if isinstance(content, dict):
                     yield content
-
-    def _once(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            warn(text)
 
 
 def launch_target(kernel: Any, named: Mapping[str, Any]) -> Target:
