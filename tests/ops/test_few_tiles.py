@@ -203,6 +203,17 @@ def test_rows_within_sectors_are_loaded_in_clusters(
     assert "num_ctas" not in cast(FewTiles, chosen(*operands(m, n, k))).config
 
 
+@pytest.mark.parametrize(
+    ("n", "k", "splits"),
+    [(4096, 8192, 1), (5120, 2560, 1), (5120, 5120, 3), (6144, 8192, 2), (8192, 8192, 1)],
+)
+def test_inner_axes_are_split_where_pairs_of_multiprocessors_have_unequal_shares(
+    n: int, k: int, splits: int
+) -> None:
+    few = few_tiles("nvptx", F16, (0, k, 1), (0, 1, k), (1, 2, n, k))
+    assert few is not None and few.swapped and few.config.get("splits", 1) == splits
+
+
 @pytest.mark.parametrize("backend", ["interp", "opencl"])
 def test_tiles_are_of_the_backend_that_they_were_measured_on(backend: str) -> None:
     for m, k in ((1760, 1760), (4096, 1024)):

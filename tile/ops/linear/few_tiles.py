@@ -7,7 +7,9 @@ the last programs of this one store. Results of up to 32 columns take as long as
 takes to read, however many tiles they have, which is why they are here, too.
 
 A result of up to 32 rows is computed as out.T = b.T @ a.T: tiles of wgmma have 64 rows at least,
-which are columns of b then.
+which are columns of b then. Its time is that of reading b, and two multiprocessors share a path to
+memory: if some pairs have two tiles and others one, the inner axis is split so that shares are more
+even.
 """
 
 from __future__ import annotations
@@ -28,6 +30,15 @@ AT_ONCE = 132
 MOST_SWAPPED = 32  # rows of a result that is computed as its transpose
 # Programs that share a tile: adding up the sums of two takes longer than they save.
 LEAST_SPLITS = 3
+
+
+# Of results that are computed as their transpose: fitted to the times of 55 shapes without splits
+# and with two and three, of which this choice takes 1.002 times the least (docs/notes/ops.md, "Few
+# rows"; H200, bfloat16, 2026-11-30).
+PAIRS = 66
+PAIR_RATE, DEVICE_RATE = 75e3, 4.6e6  # bytes a microsecond
+ADDING = 3.5  # microseconds, of a second kernel
+MOST_SHARED = 3  # programs of a tile
 
 
 # The time for which balanced tiles are chosen, compared with wide ones, and persistent ones: 256 x
@@ -56,7 +67,8 @@ def few_tiles(
     config = BETWEEN_LINES.select(backend, n, count, k) if is_between_lines(b) else {}
     if swapped or config:
         config = config or FEW.select(backend, m, n, count, k)
-        return _few(config, count, swapped=swapped)
+        splits = _splits(count, k * dtype.itemsize) if config and swapped else 1
+        return _few(config if splits == 1 else {**config, "splits": splits}, count, swapped=swapped)
     shape = Shape(*sizes, a[2] == 1, b[1] == 1, is_within_sectors(a) or is_within_sectors(b))
     filling = filling_tiles(backend, shape)
     if filling:
@@ -79,6 +91,19 @@ def _few(config: Configuration, count: int, *, swapped: bool) -> FewTiles | None
     if not config:
         return None
     return FewTiles({**config, "GROUP": 1} if count <= AT_ONCE else config, swapped)
+
+
+def _splits(count: int, inner: int) -> int:
+    """Return how many programs share each of so many tiles whose rows have `inner` bytes."""
+    if not PAIRS < count <= AT_ONCE:
+        return 1
+
+    def time(splits: int) -> float:
+        largest = tile.cdiv(count * splits, PAIRS) / splits
+        reading = EDGE * inner * max(largest / PAIR_RATE, count / DEVICE_RATE)
+        return reading + ADDING * (splits > 1)
+
+    return min(range(1, MOST_SHARED + 1), key=time)
 
 
 def _in_clusters(config: Configuration, m: int, n: int, k: int) -> Configuration:
