@@ -8,6 +8,11 @@
 No two elements of these pointers to f32 overlap, whatever %i is, in whichever threads and
 iterations of a loop.
 
+*Tiles* may lie side by side (`Strides.are_side_by_side`):
+
+    %a = addptr (splat %x), arange 0 to 1024                     // %x + i1, 0 <= i1 < 1024
+    %b = addptr (splat %x), (arange 0 to 1024 + splat 1024)      // %x + i1 + 1024
+
 *Iterations* of a loop may each move a pointer beyond the elements of the one before (`Strides`):
 
     for %k = %b to %e step 1024 {
@@ -23,6 +28,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tile.analysis.index_forms import IndexForms, NoFormError, index_forms
+from tile.analysis.interval import Interval, add
+from tile.analysis.polynomial import Polynomial
 from tile.ir.core import Function, Operation, Value
 from tile.ir.effects import constant_of
 from tile.ir.ops import arith, control, memory, shape
@@ -132,7 +139,7 @@ def _multiplied(x: Value, y: Value) -> Congruence:
 
 
 class Strides:
-    """The distances by which iterations of loops move the pointers of a function."""
+    """The distances between pointers of a function, and by which iterations of loops move them."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -149,26 +156,53 @@ class Strides:
         if loop.defn is not control.for_ or pointer.block is not loop.regions[0]:
             return False
         try:
-            form, step = self.forms.of(pointer), self.forms.of(loop.inputs[2])
-            base, by_axis = self.forms.by_axis(form.polynomial)
+            base, reach = self._base_and_reach(pointer)
+            step = self.forms.of(loop.inputs[2])
         except NoFormError:
             return False
         index = self.forms.number(loop.regions[0].args[0])
         change = base.coefficient(index)
         invariant = (atom for atom in base.atoms() if atom != index)
-        multiples = [coefficient.number for coefficient in by_axis.values()]
         if (
-            form.wraps
-            or step.wraps
+            step.wraps
             or change.number is None
-            or None in multiples
             or any(self.forms.varies(loop, atom) for atom in invariant)
         ):
             return False
-        shape = pointer.type.shape if isinstance(pointer.type, Tile) else ()
-        reach = sum(
-            abs(multiple or 0) * (shape[axis] - 1)
-            for axis, multiple in zip(by_axis, multiples, strict=True)
-        )
+        size = reach.high - reach.low
         distance = self.forms.interval(step.polynomial * change)
-        return distance is not None and (distance.low > reach or distance.high < -reach)
+        return distance is not None and (distance.low > size or distance.high < -size)
+
+    def are_side_by_side(self, x: Value, y: Value) -> bool:
+        """Return True if no elements of two pointers overlap, as one's are all before the other's.
+
+        Values that both are computed from are those of one iteration of each loop.
+        """
+        if x.type.element != y.type.element:
+            return False
+        try:
+            (base, of_x), (other_base, of_y) = map(self._base_and_reach, (x, y))
+        except NoFormError:
+            return False
+        distance = (other_base - base).number
+        return distance is not None and (
+            distance + of_y.low > of_x.high or distance + of_y.high < of_x.low
+        )
+
+    def _base_and_reach(self, pointer: Value) -> tuple[Polynomial, Interval]:
+        """Return the address of a pointer's tile, in elements, and the distances of its elements.
+
+        Raises `NoFormError`.
+        """
+        form = self.forms.of(pointer)
+        base, by_axis = self.forms.by_axis(form.polynomial)
+        if form.wraps:
+            raise NoFormError("a remainder may not count up along an axis")
+        shape = pointer.type.shape if isinstance(pointer.type, Tile) else ()
+        reach = Interval(0, 0)
+        for axis, coefficient in by_axis.items():
+            if coefficient.number is None:
+                raise NoFormError("an index is multiplied by no constant")
+            last = coefficient.number * (shape[axis] - 1)
+            reach = add(reach, Interval(min(last, 0), max(last, 0)))
+        return base, reach

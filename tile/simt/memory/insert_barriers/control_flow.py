@@ -179,7 +179,9 @@ class _Builder:
             elif op.defn in _ASYNC_PROXY:
                 self.structure.async_proxy_buffers.add(access.buffer)
         role = _ROLES.get(op.defn, Role.THREADS)
-        return MemoryOp(op, accesses, memory_access_of(op, self.alias), role)
+        return MemoryOp(
+            op, accesses, memory_access_of(op, self.alias, self.structure.strides), role
+        )
 
     def mbarrier_phase(self, op: Operation) -> Node:
         iteration = stage_of(op["iteration"]).later(op["stage_offset"])

@@ -10,11 +10,10 @@ accesses its own elements; nor do accesses through parameters that do not alias 
 `tile/analysis/alias.py`). Where only an assumption says that they do not, it is recorded, unless
 both accesses are at equal offsets in code that no loop repeats between them: each thread then
 accesses its own elements of arrays that are one, as in calls in place. Neither do accesses through
-a pointer that reaches other elements in each iteration of a loop (`Earlier`), those of elements
-whose addresses are not congruent (`apart`), and writes of scalars, which are all by the first
-thread. Parameters that are
-`unordered` need a barrier only at such equal offsets, between accesses of one element by several
-threads.
+a pointer that reaches other elements in each iteration of a loop (`Earlier`), those of tiles that
+lie side by side or of elements whose addresses are not congruent (`apart`), and writes of scalars,
+which are all by the first thread. Parameters that are `unordered` need a barrier only at such equal
+offsets, between accesses of one element by several threads.
 
 *Stages of multi-buffers* are known relative to each other and from one iteration of a loop to the
 next. `local_subview %m, %t {stage_offset = s}` is the stage `(%t + s) mod stages`, so stages of one
@@ -48,7 +47,7 @@ from tile.simt.layouts.dims import LANE, REGISTER, WARP, bit_positions
 from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.shared_access import ldmatrix_access
 from tile.simt.memory.expose_shared import mask_within
-from tile.simt.memory.insert_barriers.apart import REARRANGING, are_apart
+from tile.simt.memory.insert_barriers.apart import REARRANGING, Strides, are_apart
 from tile.simt.ops.layout_inference import layout_of, maybe_layout
 from tile.simt.ops.warp_specialize import WARPGROUP_WARPS
 
@@ -83,6 +82,7 @@ class MemoryAccess:
     pointer: the value that it goes through; None for one of a function that was called.
     distinct: True if no two threads hold the same element of the pointer.
     releases: True if other programs may take it as a signal that all earlier accesses are done.
+    strides: the distances between pointers of the function.
     """
 
     op: Operation
@@ -93,6 +93,7 @@ class MemoryAccess:
     pointer: Value | None
     distinct: bool
     releases: bool
+    strides: Strides
 
     def conflicts(self, mode: Mode, where: PointsTo, pointers: frozenset[Through]) -> bool:
         """Return True if it conflicts with accesses of a mode and memory through `pointers`."""
@@ -115,6 +116,8 @@ class MemoryAccess:
             if through.elsewhere and through.pointer is self.pointer:
                 return True
             through = through.pointer
+        elif self.strides.are_side_by_side(self.pointer, through):
+            return True
         scalars = not any(isinstance(p.type, Tile) for p in (self.pointer, through))
         by_first_thread = scalars and READ not in (mode, self.mode)
         return by_first_thread or are_apart(self.pointer, through)
@@ -146,7 +149,7 @@ class MemoryAccess:
         return frozenset() if equal and not self.is_shared(mode) else pairs
 
 
-def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
+def memory_access_of(op: Operation, alias: Alias, strides: Strides) -> MemoryAccess | None:
     """Return an operation's access of global memory; None if it has none."""
     if not accesses_global(op):
         return None
@@ -161,6 +164,7 @@ def memory_access_of(op: Operation, alias: Alias) -> MemoryAccess | None:
         pointer,
         _is_distinct(pointer),
         _releases(op),
+        strides,
     )
 
 
