@@ -117,6 +117,8 @@ def _options(defn: PassDef, text: str) -> Iterator[tuple[str, Any]]:
             options = ", ".join(defn.options) or "none"
             raise PassError(f"pass `{defn.name}` has no option `{name}`; it has {options}")
         kind = defn.options[name].annotation
+        if typing.get_args(kind):  # a type, or None where the option is not given
+            kind = typing.get_args(kind)[0]
         try:
             yield name, _WORDS[value] if kind is bool else getattr(kind, "parse", kind)(value)
         except (KeyError, ValueError) as error:

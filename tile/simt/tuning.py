@@ -86,8 +86,8 @@ class TuningConstants:
     # Warps exchange partial results, so that none repeats what others combine, where these are at
     # least so many instructions.
     repeated_instructions: int = constant(256, "docs/notes/rows.md#sums-by-columns")
-    # A tile of which a thread has so many elements, and that a program reads again behind a
-    # reduction, is kept in shared memory.
+    # Tiles that a program reads again behind a reduction are kept in shared memory, if a thread has
+    # so many of their elements, or as many as registers.
     staged_elements: int = constant(
         128, "docs/notes/ops.md#compared-with-a-copy: 4096 x 32000 129.5 us, in registers 215"
     )

@@ -38,9 +38,15 @@ def reload_tiles(body: Block, target: SimtTarget) -> None:
 
 
 def is_read_again(load: Operation, target: SimtTarget) -> bool:
-    """Return True if what is computed of a loaded tile would be, were it in a buffer."""
+    """Return True if what is computed of a loaded tile would be, were it in a buffer.
+
+    Not for a tile that is used behind a wait alone: that was loaded early, which takes registers.
+    """
     assert load.block is not None
     reloading = _Reloading(load.block, target, load)
+    first = next((op for op in reloading.ops if load.result in op.inputs), None)
+    if first is None or reloading.waits[first] > reloading.waits[load]:
+        return False
     uses = ((value, op) for op in reloading.ops for value in op.inputs)
     return any(
         reloading.is_held(value, op) and value.op is not None and reloading.is_cheap(value)
