@@ -71,9 +71,9 @@ def is_nightly() -> bool:
 
 
 def examples(count: int) -> settings:
-    """Return settings of a property with so many examples, and eight times as many nightly."""
+    """Return settings of a property with so many examples, and sixteen times as many nightly."""
     return settings(
-        max_examples=count * (8 if is_nightly() else 1),
+        max_examples=count * (16 if is_nightly() else 1),
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )

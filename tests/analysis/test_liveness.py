@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.observed import Run
 from tests.analysis.random_ir import functions
+from tests.sampling import examples
 from tile.analysis.liveness import Liveness, LiveRange, liveness
 from tile.ir.core import Function, Value
 from tile.ir.module import Module
 from tile.ir.printer import print_module
 
-THOROUGH = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = examples(75)
 
 
 class Storage(MutableMapping[Value, Any]):

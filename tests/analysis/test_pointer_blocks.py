@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tile
 import tile.language as tl
+from tests.sampling import examples
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.ir.builder import Builder
@@ -180,7 +181,7 @@ def run(module: Module, sizes: dict[str, int], programs: int) -> np.ndarray:
     return y.view(np.int16)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(50)
 @given(data=st.data())
 def test_blocks_have_the_elements_that_are_selected(data: Any) -> None:
     constants = {name: data.draw(st.sampled_from(values)) for name, values in FORMS.items()}

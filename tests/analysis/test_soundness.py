@@ -21,7 +21,7 @@ from tile.ir.ops import debug
 from tile.ir.printer import print_function
 from tile.ir.types import I8, I32, U32, Pointer, Scalar
 
-THOROUGH = examples(80)
+THOROUGH = examples(40)
 ELEMENTS = pytest.mark.parametrize("element", [I32, I8, U32], ids=str)
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import tile.language as tl
 from tests.frontend.programs import programs
 from tests.frontend.test_semantics import LOOPS, NESTED, defined
+from tests.sampling import examples
 from tile.backends.interp.backend import RULES
 from tile.backends.interp.program_batch import ProgramBatch
 from tile.backends.interp.stepping import SteppedKernel, SteppedLaunch, Watcher, watcher
@@ -121,7 +122,7 @@ def check(text: str) -> None:
                 assert not wrong, f"line {line}: {wrong}, {known}\n{where}"
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(10)
 @given(text=programs())
 def test_random_programs(text: str) -> None:
     check(text)

@@ -21,7 +21,7 @@ LOOSE_ULP = 64
 # Of sums of eight terms of up to 16 that cancel: each of seven additions rounds by 2^-24 of at most
 # 128, and the terms are off by some ulp, in any of two orders.
 LOOSE_DIFFERENCE = 1e-4
-EXAMPLES = examples(20)
+EXAMPLES = examples(10)
 
 
 def interpret(module: Module, case: Case, chunk_bytes: int | None = None) -> list[Any]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.fuzz.generate import Case, modules
 from tests.fuzz.running import EXAMPLES, assert_same, interpret
+from tests.sampling import examples
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.sanitizer.launch import CheckedLaunch, translate_checked
 from tile.checks import ALL, Check, Checks
@@ -63,7 +64,7 @@ def filled(module: Module, number: int) -> Module:
     return copy
 
 
-@settings(EXAMPLES, max_examples=60)
+@examples(30)
 @given(case=modules())
 def test_what_is_undefined_and_not_reported_does_not_matter(case: Case) -> None:
     module = forgetful(case.module)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from tests.fuzz import dot_loops, matmuls, row_loops
@@ -16,6 +16,7 @@ from tests.fuzz.generate import Case, drawn, make, modules
 from tests.fuzz.random_kernels import SIZES
 from tests.fuzz.running import assert_same
 from tests.fuzz.sizes import LARGE, SMALL, UNPADDED, Sizes
+from tests.sampling import examples
 from tile import backends
 from tile.backends.base import Options, Target
 from tile.config import config
@@ -24,11 +25,7 @@ from tile.errors import OutOfResourcesError
 # Loops that wait by a plain load are among random ones.
 pytestmark = pytest.mark.filterwarnings("ignore:a GPU may never observe the change")
 
-EXAMPLES = settings(
-    max_examples=16,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+EXAMPLES = examples(8)
 
 
 @dataclass(frozen=True)

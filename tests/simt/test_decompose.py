@@ -47,8 +47,8 @@ Array = np.ndarray[Any, Any]
 EXCHANGING = replace(GENERIC, tuning=replace(GENERIC.tuning, repeated_instructions=1))
 TARGETS = [GENERIC, PLAIN, EXCHANGING]
 DECOMPOSED = {reduce.reduce, reduce.arg_reduce, reduce.scan, indexing.sort, shape.flip}
-SETTINGS = examples(12)
-FEW = examples(4)
+SETTINGS = examples(6)
+FEW = examples(2)
 ROW = blocked([64], [1], [32], [2])
 
 

@@ -61,7 +61,7 @@ def schedule_loads(loop: Operation, data: Any) -> None:
             op.schedule = data.draw(st.integers(0, 1), "deferred"), 4
 
 
-@examples(24)
+@examples(12)
 @given(data=st.data())
 def test_any_schedule_has_the_same_results(data: Any) -> None:
     """The interpreter completes copies as late as it may, and finds stages that are overwritten."""

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.observed import Run
 from tests.analysis.random_ir import functions
+from tests.sampling import examples
 from tile.ir.core import Function
 from tile.ir.module import Module
 from tile.ir.ops import control, debug
@@ -61,7 +62,7 @@ def without_assumptions(module: Module) -> None:
 
 @pytest.mark.parametrize("element", [I32, I8, U32], ids=str)
 @pytest.mark.parametrize("passes", PASSES)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12)
 @given(data=st.data())
 def test_pass_preserves_semantics(passes: str, element: Scalar, data: Any) -> None:
     module = Module([data.draw(functions(element, returning=True))])

@@ -48,7 +48,7 @@ def one_by_one(flat: Any, index: Any, values: Any, kind: RMWKind) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "element"), PAIRS, ids=str)
-@examples(8)  # for each of 84 pairs
+@examples(4)  # for each of 84 pairs
 @given(access=accesses(1))
 def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> None:
     index, (values,) = access
@@ -65,7 +65,7 @@ def test_update_and_exchange(kind: RMWKind, element: Scalar, access: Any) -> Non
 
 
 @pytest.mark.parametrize("element", CAS_ELEMENTS, ids=str)
-@examples(30)
+@examples(15)
 @given(access=accesses(2))
 def test_compare_and_swap(element: Scalar, access: Any) -> None:
     dtype = semantics.numpy_dtype(element)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sampling import examples
 from tile.backends.interp.resolved_access import Elements
 from tile.backends.interp.values import Affine
 from tile.backends.interp.virtual_memory import FaultError, Memory
@@ -76,7 +77,7 @@ def check_fault(
     assert (fault.count, fault.active) == (wrong[fault.row].sum(), active[fault.row].sum())
 
 
-@settings(max_examples=600, deadline=None)
+@examples(200)
 @given(accesses(), st.booleans())
 def test_load(access, with_other: bool) -> None:
     affine, mask, shape, length = access
@@ -103,7 +104,7 @@ def test_load(access, with_other: bool) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
-@settings(max_examples=600, deadline=None)
+@examples(200)
 @given(accesses(), st.booleans(), st.booleans())
 def test_store(access, uniform: bool, watched: bool) -> None:
     affine, mask, shape, length = access

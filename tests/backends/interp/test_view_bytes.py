@@ -17,6 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import tile
 import tile.language as tl
+from tests.sampling import examples
 from tile.backends.base import footprint
 from tile.backends.interp.view_bytes import Axis, ViewBytes, _search
 from tile.backends.interp.virtual_memory import lazy_zeros
@@ -45,7 +46,7 @@ def table(array: np.ndarray) -> np.ndarray:
 axes = st.lists(st.tuples(st.integers(1, 6), st.integers(-40, 40)), max_size=4)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(200)
 @given(axes, st.sampled_from(["i1", "i2", "i4", "i8"]), st.booleans())
 @example([(6, 2), (6, 3)], "i1", False)  # all but the second byte and the last but one
 @example([(5, 6), (5, 10), (5, 15)], "i1", False)  # no pair has a common divisor of all

@@ -11,11 +11,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from tests.fuzz.reference import Fault, evaluate
+from tests.sampling import examples
 from tile.backends.interp.launch import Launch
 from tile.backends.interp.rules import RULES
 from tile.backends.interp.translate import translate
@@ -94,7 +95,7 @@ def run_both(
     return a, b, x, y
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(views(), st.integers(-6, 6), st.integers(-4, 8), st.integers(0, 20))
 def test_any_view(view: np.ndarray, start: int, step: int, count: int) -> None:
     wanted, got, x, y = run_both(view, start, step, count)

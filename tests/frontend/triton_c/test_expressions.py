@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sampling import examples
 from tile import triton_c
 
 COUNT = 16
@@ -149,7 +150,7 @@ def by_triton_c(
 
 
 @needs_cc
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(6)
 @given(
     st.lists(
         st.one_of(st.tuples(st.just("long"), integers(3)), st.tuples(st.just("double"), reals(3))),

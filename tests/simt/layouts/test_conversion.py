@@ -22,7 +22,7 @@ from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
 from tile.simt.layouts.shared_access import Banks
 from tile.simt.layouts.warp_shuffle import ShufflePlan
 
-EXAMPLES = examples(30)
+EXAMPLES = examples(15)
 SHAPES = st.sampled_from([[16, 16], [32, 8], [64], [4, 4, 8]])
 BITS = st.sampled_from([8, 16, 32, 64])
 

@@ -26,7 +26,7 @@ from tile.simt.layouts.linear_layout import LinearLayout, identity1d, zeros1d
 
 THREADS = ("register", "lane", "warp")
 AXES = ("dim0", "dim1", "dim2")
-EXAMPLES = examples(30)
+EXAMPLES = examples(15)
 
 
 def chains(draw: Any, length: int) -> list[LinearLayout]:
