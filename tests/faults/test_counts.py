@@ -11,6 +11,7 @@ import pytest
 import tile
 import tile.language as tl
 from tests.faults.table import CASES
+from tests.sampling import sample
 from tile.checks import Check
 from tile.config import config
 from tile.faults import MAX_FAULTS
@@ -40,18 +41,19 @@ def counted(launch: Callable[[], Any]) -> list[Any]:
     return [sum(group.executions for group in counted_groups), *sorted(groups)]
 
 
-def same_for_all_chunks(launch: Callable[[], Any]) -> list[Any]:
-    by_line = {}
-    for chunk in CHUNKS:
+def same_for_all_chunks(launch: Callable[[], Any], chunks: tuple[int, ...] = CHUNKS) -> list[Any]:
+    by_chunk = {}
+    for chunk in chunks:
         with config.scope(chunk_bytes=chunk):
-            by_line[chunk] = counted(launch)
-    assert all(counts == by_line[CHUNKS[0]] for counts in by_line.values()), by_line
-    return by_line[CHUNKS[0]]
+            by_chunk[chunk] = counted(launch)
+    assert all(counts == by_chunk[chunks[0]] for counts in by_chunk.values()), by_chunk
+    return by_chunk[chunks[0]]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_planted_faults(name: str) -> None:
-    same_for_all_chunks(lambda: CASES[name].launch(True))
+@pytest.mark.parametrize(("name", "chunk"), sample(CASES, CHUNKS[1:-1]))
+def test_planted_faults(name: str, chunk: int) -> None:
+    """One program a batch, some, and all of them."""
+    same_for_all_chunks(lambda: CASES[name].launch(True), (CHUNKS[0], chunk, CHUNKS[-1]))
 
 
 @tile.jit

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 import tile
 import tile.language as tl
 from tests.frontend.programs import loose_programs, programs
 from tests.frontend.scalar_machine import ScalarMachine
+from tests.sampling import examples, sample
 from tile.errors import CompilationError
 from tile.frontend.python.code_generator import compile_function
 from tile.frontend.python.source import DeviceFunction
@@ -76,7 +77,7 @@ def check(text: str, *, passes: bool = False) -> None:
             )
 
 
-RUN = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+RUN = examples(20)
 
 
 LOOPS = {
@@ -111,20 +112,27 @@ def kernel(out, a, b, c, FLAG: tl.constexpr):
 """
 
 
-@pytest.mark.parametrize("exits", [*itertools.product(("break", "continue", "return"), repeat=2)])
-@pytest.mark.parametrize("loops", [*itertools.product(LOOPS, repeat=2)], ids="-in-".join)
-def test_every_exit_from_every_nesting(loops: tuple[str, str], exits: tuple[str, str]) -> None:
+EXITS = ("break", "continue", "return")
+
+
+@pytest.mark.parametrize(
+    ("inner_loop", "outer_loop", "inner_exit", "outer_exit"),
+    sample(itertools.product(LOOPS, repeat=2), [*itertools.product(EXITS, repeat=2)], each=3),
+)
+def test_every_exit_from_every_nesting(
+    inner_loop: str, outer_loop: str, inner_exit: str, outer_exit: str
+) -> None:
     inner, outer = (
         [part.format(i=name) for part in LOOPS[kind]]
-        for kind, name in zip(loops, "ji", strict=True)
+        for kind, name in ((inner_loop, "j"), (outer_loop, "i"))
     )
     text = NESTED.format(
         before_i=outer[0] or "pass",
         before_j=inner[0] or "pass",
         outer=outer[1].replace("\n", "\n    "),
         inner=inner[1].replace("\n", "\n        "),
-        exit_inner=exits[0],
-        exit_outer=exits[1],
+        exit_inner=inner_exit,
+        exit_outer=outer_exit,
         test="i + j == c & 3",
     )
     check(text)

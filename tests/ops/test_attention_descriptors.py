@@ -39,8 +39,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("size", [48, 64])
+@pytest.mark.parametrize(("options", "size"), sample(OPTIONS, [48, 64]))
 def test_results(options: str, size: int, forms: list[bool]) -> None:
     """Keys are no multiple of a block, and two heads of queries share one of keys."""
     q, k, v = heads(2, 2, 33, size), heads(2, 1, 70, size, seed=1), heads(2, 1, 70, size, seed=2)
@@ -119,8 +118,7 @@ def test_programs_that_take_several_blocks(
         np.testing.assert_allclose(result, wanted, atol=4e-3)
 
 
-@pytest.mark.parametrize("log_sums", [False, True])
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(("options", "log_sums"), sample(OPTIONS, [False, True]))
 def test_few_queries_of_many_keys(
     options: str, log_sums: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,22 +11,27 @@ import pytest
 
 import tile
 import tile.ops
+from tests.sampling import sample
 from tile.ops.core.reference import reference_of
 from tile.ops.image import depthwise_rows, depthwise_strips
 from tile.ops.image.depthwise_strips import Form, Strips
 
+FORMS = [Form(4, 3, 80, 2), Form(2, 2, 128), Form(3, 1, 128)]
 
-@pytest.mark.parametrize("form", [Form(4, 3, 80, 2), Form(2, 2, 128), Form(3, 1, 128)])
-@pytest.mark.parametrize("most_dense", [0, 64])
+
 @pytest.mark.parametrize(
-    ("shape", "window", "padding"),
-    [
-        ((2, 9, 10, 40), (3, 3), (1, 1)),
-        ((1, 7, 6, 96), (5, 5), (2, 2)),
-        ((2, 5, 3, 7), (3, 1), (4, 0)),  # rows without a row of the image
-        ((1, 1, 4, 64), (3, 3), (3, 1)),
-        ((1, 6, 9, 8), (4, 2), (0, 1)),
-    ],
+    ("shape", "window", "padding", "most_dense", "form"),
+    sample(
+        [
+            ((2, 9, 10, 40), (3, 3), (1, 1)),
+            ((1, 7, 6, 96), (5, 5), (2, 2)),
+            ((2, 5, 3, 7), (3, 1), (4, 0)),  # rows without a row of the image
+            ((1, 1, 4, 64), (3, 3), (3, 1)),
+            ((1, 6, 9, 8), (4, 2), (0, 1)),
+        ],
+        list(itertools.product([0, 64], FORMS)),
+        each=2,
+    ),
 )
 def test_results(
     shape: tuple[int, int, int, int],

@@ -134,8 +134,13 @@ def test_any_number_of_iterations(name: str, bounds: dict[str, int], target: Sim
         assert machine.stored == (0 if target is CP_ASYNC else stores * (1 + (target is PLAIN)))
 
 
-@pytest.mark.parametrize("num_stages", range(6))
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+STAGES = [
+    *((number, CP_ASYNC) for number in range(6)),
+    *sample(range(6), [GENERIC, PLAIN]),
+]
+
+
+@pytest.mark.parametrize(("num_stages", "target"), STAGES, ids=str)
 def test_any_number_of_stages(target: SimtTarget, num_stages: int) -> None:
     """As many iterations are under way as there are stages, less that which is being worked on."""
     for bounds, carried in itertools.product(BOUNDS[:4], (False, True)):
@@ -383,20 +388,18 @@ LATER = (
 MACHINES = [(PLAIN, 3), (GENERIC, 3), (CP_ASYNC, 2), (CP_ASYNC, 3), (MMA, 5)]
 
 
-@pytest.mark.parametrize(("target", "num_stages"), MACHINES, ids=str)
-@pytest.mark.parametrize(
-    "dot",
-    [
-        Dot(),
-        Dot(step=None, masked=False),
-        Dot(carried=True),
-        Dot(nested=True, carried=True),
-        Dot(repeats=2),
-        Dot(dtype="f16"),
-        Dot(dtype="f16", other=1.5, nested=True),
-    ],
-    ids=str,
-)
+DOTS = [
+    Dot(),
+    Dot(step=None, masked=False),
+    Dot(carried=True),
+    Dot(nested=True, carried=True),
+    Dot(repeats=2),
+    Dot(dtype="f16"),
+    Dot(dtype="f16", other=1.5, nested=True),
+]
+
+
+@pytest.mark.parametrize(("dot", "target", "num_stages"), sample(DOTS, MACHINES, each=2), ids=str)
 def test_threads(target: SimtTarget, num_stages: int, dot: Dot) -> None:
     """The threads of a program hand tiles to each other without a race, from iteration to iteration."""
     module = parsed(dot)

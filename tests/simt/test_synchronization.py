@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sampling import sample
 from tests.simt.kernels import KERNELS
 from tests.simt.synchronization import FAULTS, lowered, without_each
 from tile.backends.interp.simulator.thread_kernel import run_threads
@@ -22,9 +23,9 @@ def _is_last_wait(op: Operation) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("machine", "warps", "stages"), [("generic", 4, 2), ("mma", 4, 3), ("wgmma", 4, 3)]
+    ("name", "machine", "warps", "stages"),
+    sample(KERNELS, [("generic", 4, 2), ("mma", 4, 3), ("wgmma", 4, 3)], each=2),
 )
-@pytest.mark.parametrize("name", KERNELS)
 def test_what_is_missing_is_reported(name: str, machine: str, warps: int, stages: int) -> None:
     kernel = KERNELS[name]
     target = SimtTarget.parse(machine)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.observed import Run
+from tests.sampling import sample
 from tile.ir.module import Module
 from tile.ir.parser import parse_module
 from tile.ir.passes import parse_pipeline, run_pipeline
@@ -66,10 +67,10 @@ def results(module: Module, lower: int, upper: int) -> list[Any]:
     return [int(array) for array in arrays]
 
 
-@pytest.mark.parametrize("factor", [2, 3, 8])
-@pytest.mark.parametrize(
-    ("ty", "step"), [*(("i8", s) for s in (1, 2, 7, -1, -3)), *(("u8", s) for s in (1, 2, 7))]
-)
+STEPS = [*(("i8", s) for s in (1, 2, 7, -1, -3)), *(("u8", s) for s in (1, 2, 7))]
+
+
+@pytest.mark.parametrize(("ty", "step", "factor"), sample(STEPS, [2, 3, 8]))
 def test_same_iterations_between_all_bounds(ty: str, step: int, factor: int) -> None:
     before, after = unrolled(ty, step, factor)
     assert len([op for op in after.walk() if op.name == "for"]) == 2, "the loop was not unrolled"

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from benchmarks.simulate_tuning import TABLES, Noise, exhausted, searched
+from tests.sampling import is_nightly
 
 H200 = [path for path in TABLES if path.stem.startswith("h200-")]
 NORMAL = 0.25
-SEEDS = 5
+SEEDS = 5 if is_nightly() else 2
 
 
 @functools.cache
@@ -27,7 +28,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     ("noise", "least"), [(Noise(0.01), 0.95), (Noise(0.03, settling=0.1), 0.85)], ids=str
 )
 def test_searches_find_98_percent_of_the_best(noise: Noise, least: float) -> None:
-    """Eight kernels, five times each: how often, and how much of the space was measured."""
+    """Eight kernels, several times each: how often, and how much of the space was measured."""
     assert len(H200) == 8
     outcomes = [searched(rows_of(p), noise, seed, NORMAL) for p in H200 for seed in range(SEEDS)]
     found = np.array([one.of_the_best for one in outcomes])

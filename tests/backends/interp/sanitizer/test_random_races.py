@@ -11,6 +11,7 @@ import pytest
 
 import tile
 import tile.language as tl
+from tests.sampling import sample
 from tile.config import config
 
 LOAD, STORE, ATOMIC = range(3)
@@ -94,8 +95,10 @@ def found(report: Any) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("chunk", [1, 1000, 1 << 20])
-@pytest.mark.parametrize("seed", range(40))
+CHUNKS = [1, 1000, 1 << 20]
+
+
+@pytest.mark.parametrize(("seed", "chunk"), sample(range(40), CHUNKS))
 def test_random_accesses(seed: int, chunk: int) -> None:
     kinds, steps = drawn(seed)
     x = np.zeros(SIZE, np.int32)
@@ -104,8 +107,7 @@ def test_random_accesses(seed: int, chunk: int) -> None:
     assert found(report) == racing(kinds, steps)
 
 
-@pytest.mark.parametrize("chunk", [1, 1000, 1 << 20])
-@pytest.mark.parametrize("seed", range(40, 60))
+@pytest.mark.parametrize(("seed", "chunk"), sample(range(40, 60), CHUNKS))
 def test_random_accesses_around_a_barrier(seed: int, chunk: int) -> None:
     kinds, steps = drawn(seed)
     x, count = np.zeros(SIZE, np.int32), np.zeros(1, np.int32)
