@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -140,8 +140,15 @@ def each_op(cases: list[Case]) -> Any:
     return pytest.mark.parametrize("case", cases, ids=lambda case: case.op)
 
 
-@each_op(FIRST)
-@pytest.mark.parametrize("change", NO_ARRAYS)
+def each_op_by(changes: Iterable[str], each: int) -> Any:
+    """Each op with so many of the changes, in rotation; nightly with all."""
+    pairs = sample(FIRST, list(changes), each)
+    return pytest.mark.parametrize(
+        ("case", "change"), pairs, ids=lambda value: value.op if isinstance(value, Case) else value
+    )
+
+
+@each_op_by(NO_ARRAYS, 2)
 def test_no_arrays(case: Case, change: str) -> None:
     arguments = arguments_of(case)
     for name, array in arrays_of(arguments).items():
@@ -202,11 +209,7 @@ CHANGES: dict[str, Callable[[Array], Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("case", "change"),
-    sample(FIRST, list(CHANGES)),
-    ids=lambda value: value.op if isinstance(value, Case) else value,
-)
+@each_op_by(CHANGES, 1)
 def test_calls_after_a_right_one(case: Case, change: str) -> None:
     """The plan of a call is for no other one: errors and results are those of the op itself."""
     function = inspect.unwrap(function_of(case.op))
@@ -232,19 +235,14 @@ def test_other_devices(case: Case) -> None:
         assert "the arrays of a call are on one device" in message and f"`{name}`" in message
 
 
-@pytest.mark.parametrize(
-    ("case", "change"),
-    sample(FIRST, list(LAYOUTS)),
-    ids=lambda value: value.op if isinstance(value, Case) else value,
-)
+@each_op_by(LAYOUTS, 1)
 def test_layouts(case: Case, change: str) -> None:
     arguments = arguments_of(case)
     for name, array in arrays_of(arguments, axes=1).items():
         refused_or_right(case, {**arguments, name: LAYOUTS[change](array)})
 
 
-@each_op(FIRST)
-@pytest.mark.parametrize("change", SHAPES)
+@each_op_by(SHAPES, 2)
 def test_shapes(case: Case, change: str) -> None:
     arguments = arguments_of(case)
     for name, array in arrays_of(arguments, axes=1).items():
