@@ -140,3 +140,31 @@ def _statistics(x: np.ndarray, centered: bool) -> tuple[np.ndarray, np.ndarray]:
     """The means of rows, or zeros, and the reciprocals of their deviations."""
     center = x.mean(axis=1, keepdims=True) * centered
     return center, 1 / np.sqrt(((x - center) ** 2).mean(axis=1, keepdims=True) + 1e-5)
+
+
+@tile.jit
+def scaled_rows(x_ptr, y_ptr, out_ptr, sums_ptr, rows, n, BLOCK: tl.constexpr):
+    """Rows that are read in the layout of the sums, too, which is not that of 16-bit elements."""
+    column = tl.arange(0, BLOCK)[None, :]
+    sums = tl.zeros((1, BLOCK), tl.float32)
+    x_rows = tl.make_tensor_descriptor(x_ptr, [rows, BLOCK], [n, 1], [1, BLOCK])
+    y_rows = tl.make_tensor_descriptor(y_ptr, [rows, BLOCK], [n, 1], [1, BLOCK])
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=2):
+        x = x_rows.load([row, 0]).to(tl.float32)
+        y = y_rows.load([row, 0]).to(tl.float32)
+        total = tl.sum(x * y, axis=1, keep_dims=True)
+        sums += y * total * x
+        tl.store(out_ptr + row * n + column, y * total)
+    tl.store(sums_ptr + tl.program_id(0) * n + column, sums)
+
+
+def test_rows_in_two_layouts() -> None:
+    """A conversion of a loaded tile is a read of its buffer, no exchange to issue copies behind."""
+    rows, n = 5, 2048
+    x, y = (numbers(rows, n, dtype=np.float16, seed=seed) / 16 for seed in (1, 2))
+    out, sums = np.zeros_like(x), np.zeros((PROGRAMS, n), np.float32)
+    with tile.backend("interp:wgmma"):
+        scaled_rows[(PROGRAMS,)](x, y, out, sums, rows, n, BLOCK=n, tma="pointers+strips")
+    total = (x.astype(np.float64) * y).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(out, y * total, rtol=4e-3, atol=4e-3)
+    np.testing.assert_allclose(sums.sum(axis=0), (y * total * x).sum(axis=0), rtol=1e-3, atol=1e-3)

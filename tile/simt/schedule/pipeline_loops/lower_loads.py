@@ -213,15 +213,17 @@ def _after_exchange(plan: LoopPlan, resources: Resources) -> Point | None:
     """Return the point behind the first exchange among all threads, if TMA loads their tiles.
 
     All threads have read the stage of the iteration before then, which need no barrier for that.
-    Exchanges that do not depend on each other are one.
+    Exchanges that do not depend on each other are one. What converts loaded tiles reads buffers.
     """
     if not plan.reloads or not all(load.tma for load in plan.async_loads):
         return None
+    reads = plan.buffer_reads
     last: Operation | None = None
     behind: set[Value] = set()
     for op in plan.loop.regions[0]:
         depends = not behind.isdisjoint(op.inputs)
-        if op.defn is convert_layout and shared_conversion(op, resources.target) is not None:
+        exchanges = op.defn is convert_layout and op not in reads
+        if exchanges and shared_conversion(op, resources.target) is not None:
             if depends:
                 break
             last = op
