@@ -13,7 +13,7 @@ import pytest
 
 import tile
 from tests.ops.cases import EVERYWHERE, FIRST, Case, function_of
-from tests.sampling import sample
+from tests.sampling import crossed, sample
 from tile.ops.linear.configurations import tiles
 from tile.ops.linear.int4_expanded import EXPANDED_BYTES
 from tile.runtime.jit import JITFunction
@@ -54,10 +54,9 @@ def thread_ir(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def every_case() -> Iterator[Any]:
-    """Yield each case; those of attention's other gradients, whose kernels take long, run nightly."""
+    """Yield each case: all of a GPU's kernels nightly, those of the first case of each op always."""
     for case in EVERYWHERE:
-        others = case.op == "attention_backward" and case not in FIRST
-        marks = pytest.mark.nightly if others and case.label != "gradient of slopes" else ()
+        marks = () if case in FIRST or case.label == "gradient of slopes" else pytest.mark.nightly
         yield pytest.param(case, id=f"{case.op}-{case.label}", marks=marks)
 
 
@@ -263,9 +262,7 @@ def test_attention_of_floats(compiled: dict[str, str]) -> None:
     assert "fma.rn.f32" in compiled["attention_kernel"]
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("length", [4096, 256, 200])
-@pytest.mark.parametrize("size", [64, 128])
+@crossed({"size": [64, 128], "length": [4096, 256, 200], "causal": [False, True]})
 def test_attention_neither_spills_nor_serializes_wgmmas(
     size: int, length: int, causal: bool, compiled: dict[str, str]
 ) -> None:
@@ -292,8 +289,7 @@ def test_attention_of_sequences_has_a_producer(causal: bool, compiled: dict[str,
     assert "C75" not in log and "spill" not in log.replace("0 bytes spill", "")
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize(("size", "causal"), sample([64, 128], [False, True]))
 def test_attention_of_sequences_without_a_running_maximum(
     size: int, causal: bool, compiled: dict[str, str]
 ) -> None:
@@ -322,8 +318,7 @@ def test_sums_of_attention_are_exchanged_after_the_loops(
     assert "C75" not in log and "spill" not in log.replace("0 bytes spill", "")
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize(("size", "causal"), sample([64, 128], [False, True]))
 def test_warps_raise_the_origin_of_attention_alone(
     size: int, causal: bool, thread_ir: list[str]
 ) -> None:
@@ -337,8 +332,7 @@ def test_warps_raise_the_origin_of_attention_alone(
     assert not re.search(r"^ +barrier$", loop[0], re.M)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("size", [128, 256])
+@pytest.mark.parametrize(("size", "causal"), sample([128, 256], [False, True]))
 def test_programs_of_several_blocks_have_a_producer(
     size: int, causal: bool, compiled: dict[str, str]
 ) -> None:
