@@ -60,7 +60,7 @@ def test_rows_are_normalized(
     result = op(x, *vectors, eps=1e-5, out=x if place == "same" else None)
     limits = {"f2": 4e-3, "f4": 4e-5, "f8": 1e-12}
     np.testing.assert_allclose(result, expected, rtol=limits[dtype], atol=limits[dtype])
-    assert (configurations[-1] == {}) == (length == 16384 and dtype == "f2" and centered)
+    assert configurations[-1] != {}
 
 
 def test_an_element_far_from_the_mean_loses_no_digits() -> None:
@@ -72,12 +72,22 @@ def test_an_element_far_from_the_mean_loses_no_digits() -> None:
     np.testing.assert_allclose(result, normalized(x, weight, bias), rtol=1e-4, atol=1e-4)
 
 
+def test_a_sample_may_be_far_from_the_mean() -> None:
+    x = np.random.default_rng(0).standard_normal((2, 12288)).astype(np.float16)
+    x[:, :32] += 1000
+    x[1, 32:] += 100
+    weight, bias = np.ones(12288, np.float16), np.zeros(12288, np.float16)
+    result = tile.ops.layer_norm(x, weight, bias)
+    np.testing.assert_allclose(result, normalized(x, weight, bias), rtol=2e-3, atol=2e-3)
+
+
 def test_tables_choose_registers_for_other_backends() -> None:
     call = Call("test")
     source = call.array("x", np.zeros((1, 20000), np.float32))
     assert blocks_of("interp", source, centered=True) == {}
     assert blocks_of("nvptx", source, centered=True) == {
         "COUNT": 0,
+        "SAMPLE": 0,
         "BLOCK": 4096,
         "num_warps": 8,
     }

@@ -1,4 +1,4 @@
-"""Rows of two tiles, and rows that clusters share, on tiles and on simulated threads."""
+"""Rows of several tiles, and rows that clusters share, on tiles and on simulated threads."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tile.ops.rowwise.rms_norm import rms_norm_backward_reference, rms_norm_refe
 from tile.ops.rowwise.row_parts import row_parts
 
 Choose = Callable[..., None]
+# Of threads with less registers than elements, which are kept in shared memory.
+STAGED = {"BLOCK": 512, "STAGED": True, "maxnreg": 8}
 
 
 @pytest.fixture(params=["interp", "interp:wgmma"])
@@ -32,9 +34,11 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
     """Give all rows to clusters of so many programs, with options."""
 
     def tables(size: int, **options: Any) -> None:
-        tiles = {"SIZE": size, "num_warps": 2, **options}
-        monkeypatch.setattr(softmax_kernels, "PARTS", Table({(ANY,) * 2: tiles}, {}))
-        monkeypatch.setattr(row_norms, "PARTS", Table({(ANY,) * 3: tiles}, {}))
+        tiles = {"SIZE": size, "BLOCK": 256, "num_warps": 2, **options}
+        sampled = {"SAMPLE": tiles.pop("SAMPLE", 0)}
+        monkeypatch.setattr(softmax_kernels, "PARTS", Table({(ANY,) * 2: dict(tiles)}, {}))
+        tiles.pop("STAGED", None)
+        monkeypatch.setattr(row_norms, "PARTS", Table({(ANY,) * 3: tiles | sampled}, {}))
 
     return tables
 
@@ -55,13 +59,18 @@ def softmax_of(x: Array, log: bool) -> Array:
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize(
     ("length", "dtype", "staged"),
-    [(1000, "float32", False), (1024, "float32", False), (1200, "float16", True)],
+    [
+        (1000, "float32", False),
+        (1024, "float32", False),
+        (1200, "float16", False),
+        (1200, "float16", True),
+    ],
 )
 @pytest.mark.parametrize("log", [False, True])
 def test_softmax(
     backend: str, choose: Choose, size: int, length: int, dtype: str, staged: bool, log: bool
 ) -> None:
-    choose(size, **({"STAGED": True} if staged else {}))
+    choose(size, **(STAGED if staged else {}))
     x = rows(length, dtype)
     x[1, : length // 2] = -np.inf  # all of a part, or of two
     result = (tile.ops.log_softmax if log else tile.ops.softmax)(x)
@@ -82,11 +91,22 @@ def test_rows_without_a_softmax(backend: str, choose: Choose, size: int) -> None
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize(("length", "dtype"), [(1000, "float32"), (1200, "float16")])
-def test_norms(backend: str, choose: Choose, size: int, length: int, dtype: str) -> None:
-    choose(size)
+@pytest.mark.parametrize(
+    ("length", "dtype", "options"),
+    [
+        (1000, "float32", {}),
+        (1200, "float16", {}),
+        (1200, "float16", STAGED),
+        (1200, "float16", {"SAMPLE": 32, **STAGED}),
+    ],
+)
+def test_norms(
+    backend: str, choose: Choose, size: int, length: int, dtype: str, options: dict[str, Any]
+) -> None:
+    choose(size, **options)
     x, weight, bias = rows(length, dtype), rows(length, dtype, seed=1)[0], rows(length, dtype)[0]
     x[2, : length // 2] += 20  # parts have different means
+    x[3, :32] += 100  # and samples of parts
     wide = [value.astype(np.float64) for value in (x, weight, bias)]
     tolerance = {"rtol": 2e-5 if dtype == "float32" else 2e-3, "atol": 1e-3}
     results = tile.ops.layer_norm(x, weight, bias, statistics=True)
@@ -133,30 +153,31 @@ def test_gradients_of_norms(
 
 
 @pytest.mark.parametrize(
-    ("length", "itemsize", "size", "tiles"),
+    ("length", "itemsize", "size", "block", "parts"),
     [
-        (20000, 2, 1, (20000, 16384, 4096)),
-        (32000, 4, 2, (16000, 8192, 8192)),
-        (32768, 4, 2, (16384, 8192, 8192)),
-        (20004, 4, 2, (10004, 8192, 2048)),
-        (20002, 4, 2, None),  # rows that begin in the midst of a vector
-        (20, 4, 4, (8, 4, 4)),  # three parts, and a program would have none
+        (20000, 2, 1, 4096, (20000, 5)),
+        (32000, 4, 2, 8192, (16000, 2)),
+        (32768, 4, 2, 8192, (16384, 2)),
+        (20004, 4, 2, 2048, (10004, 5)),
+        (20002, 4, 2, 2048, None),  # rows that begin in the midst of a vector
+        (20, 4, 4, 8, None),  # three parts, and a program would have none
+        (520, 4, 8, 64, None),  # the last part has no element of the second tile
     ],
 )
-def test_parts(length: int, itemsize: int, size: int, tiles: tuple[int, int, int] | None) -> None:
+def test_parts(
+    length: int, itemsize: int, size: int, block: int, parts: tuple[int, int] | None
+) -> None:
     dtype = {2: np.float16, 4: np.float32}[itemsize]
     call = Call("softmax")
     x = call.array("x", np.zeros((2, length), dtype))
-    parts = row_parts(call, x, {"SIZE": size}, length)
-    if tiles is None or size * tiles[0] - length >= tiles[0]:
-        assert parts == {}
-    else:
-        assert tuple(parts[name] for name in ("PART", "HEAD", "TAIL")) == tiles
+    result = row_parts(call, x, {"SIZE": size, "BLOCK": block}, length)
+    assert (tuple(result[name] for name in ("PART", "COUNT")) if result else None) == parts
 
 
 def test_devices_without_clusters_share_no_rows() -> None:
     call = Call("softmax")
     x = call.array("x", np.zeros((2, 32000), np.float32))
+    tiles = {"SIZE": 2, "BLOCK": 4096}
     with tile.backend("interp:mma"):
-        assert row_parts(call, x, {"SIZE": 2}, 32000) == {}
-    assert row_parts(call, x, {"SIZE": 2}, 32000)["num_ctas"] == 2
+        assert row_parts(call, x, tiles, 32000) == {}
+    assert row_parts(call, x, tiles, 32000)["num_ctas"] == 2

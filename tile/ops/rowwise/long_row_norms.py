@@ -1,6 +1,6 @@
 """The kernel of layer and RMS normalization of long rows, which a program reads twice.
 
-The first time it adds up distances to the mean of the first block, and their squares, so that large
+The first time it adds up distances to a number near the mean, and their squares, so that large
 means lose no digits. The second time the row is in the cache.
 """
 
@@ -13,12 +13,13 @@ import tile.language as tl
 from tile.ops.core.device_functions import widen
 from tile.ops.core.operand import Operand
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.row_sums import SAMPLE
 
 # Of rows that are read twice: BYTES or elements of a block, and warps; an empty entry leaves rows
 # to registers. By CENTERED, whether the length is no power of two, the length, and the bytes of a
 # row. H200, 2026-11-30, us in registers and so: RMS norm of 4096 x 20000, bfloat16, 110 and 89, of
 # 2048 x 32768, float16, 77 and 73, of 8192 x 8192 65.0 and 64.2, of 8192 x 16384 129.1 and 126.7;
-# layer norm 142 and 98, 91 and 88, of 8192 x 12288 123 and 114.
+# layer norm 142 and 98, 91 and 88, of 8192 x 12288 123 and 114, of 8192 x 16384 132.6 and 129.4.
 BLOCKS = Table(
     {(ANY, ANY, ANY, ANY): {}},
     {
@@ -26,7 +27,7 @@ BLOCKS = Table(
             (ANY, ANY, 4096, ANY): {},
             (0, 0, 8192, 16384): {"BLOCK": 4096, "COUNT": 2, "num_warps": 8},
             (ANY, ANY, 8192, ANY): {},
-            (0, 0, 16384, 32768): {"BLOCK": 4096, "COUNT": 4, "num_warps": 16},
+            (ANY, 0, 16384, 32768): {"BLOCK": 4096, "COUNT": 4, "num_warps": 16},
             (ANY, 0, ANY, 32768): {},
             (0, ANY, ANY, 40960): {"BYTES": 8192, "num_warps": 16},
             (0, ANY, ANY, ANY): {"BYTES": 16384, "num_warps": 32},
@@ -43,7 +44,8 @@ def blocks_of(backend: str, x: Operand, *, centered: bool) -> dict[str, Any]:
     config = dict(BLOCKS.select(backend, int(centered), int(is_padded), length, length * size))
     if "BYTES" in config:
         config["BLOCK"] = config.pop("BYTES") // size
-    return {"COUNT": 0, **config} if config else {}
+    is_sampled = centered and size == 2
+    return {"COUNT": 0, "SAMPLE": SAMPLE if is_sampled else 0, **config} if config else {}
 
 
 @tile.jit
@@ -60,9 +62,13 @@ def long_row_norm_kernel(
     CENTERED: tl.constexpr,
     EPS: tl.constexpr,
     COUNT: tl.constexpr,
+    SAMPLE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """COUNT: the blocks of a row that has no other elements, to unroll loops over them; or 0."""
+    """COUNT: the blocks of a row that has no other elements, to unroll loops over them; or 0.
+
+    SAMPLE: elements whose mean is near enough to that of the row (row_sums.py), or 0.
+    """
     if COUNT:
         length = COUNT * BLOCK
     row = tl.program_id(0).to(tl.int64)
@@ -71,8 +77,10 @@ def long_row_norm_kernel(
     lane = tl.arange(0, BLOCK)
     mean = 0.0
     if CENTERED:
-        first = widen(tl.load(x_ptr + lane, mask=lane < length, other=0.0))
-        mean = tl.sum(first, axis=0) / min(length, BLOCK)
+        NEAR: tl.constexpr = SAMPLE if SAMPLE else BLOCK
+        near = tl.arange(0, NEAR)
+        first = widen(tl.load(x_ptr + near, mask=near < length, other=0.0))
+        mean = tl.sum(first, axis=0) / min(length, NEAR)
     sums = widen(tl.zeros((BLOCK,), x_ptr.dtype.element_ty))
     squares = sums
     for start in range(0, length, BLOCK):

@@ -10,42 +10,57 @@ import tile.language as tl
 from tile.ops.core.device_functions import widen
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.cluster_sums import moments_of_parts, of_cluster
-from tile.ops.rowwise.row_parts import part_of
+from tile.ops.rowwise.row_parts import (
+    added,
+    less,
+    load_tiles,
+    part_of,
+    sum_of_tiles,
+    tile_of,
+    widened,
+)
+from tile.ops.rowwise.row_sums import SAMPLE, add_2
 
 # By CENTERED, the length and the bytes of an element; an empty entry is for other kernels. H200,
-# 2026-11-30, us, by those and so: layer norm, float32, 4096 x 16384 144 and 132, x 20000 191 and
-# 166, x 32000 346 and 263, 2048 x 65536 407 and 288; float16, 8192 x 12288 109.4 and 98.7, 4096 x
-# 20000 95.0 and 82.1, x 32768 161 and 150, x 40000 216 and 182, 2048 x 65536 198 and 157. RMS
-# norm, float32, 8192 x 12288 211 and 194, 4096 x 32000 290 and 253, 2048 x 65536 367 and 263;
-# float16, 4096 x 20000 83.4 and 80.5, 2048 x 65536 155 and 139; bfloat16, 4096 x 24000 111 and 100.
+# 2026-11-30, us, by two tiles a part in registers, or read twice, and so: layer norm, float16, 4096
+# x 24000 110.2 and 100.8, x 32000 146.5 and 134, x 40000 184 and 173, x 50256 263 and 213, 2048 x
+# 65536 157 and 137; float32, 4096 x 32000 263.8 and 258.3, 2048 x 65536 285 and 277. RMS norm,
+# float16, 4096 x 24000 100.9 and 99.7, x 32000 133.5 and 129.3, x 50256 215 and 211, 2048 x 65536
+# 139 and 132.5; float32, 2048 x 65536 264.3 and 261.5.
 PARTS = Table(
     {(ANY, ANY, ANY): {}},
     {
         "nvptx": {
             (ANY, 8192, ANY): {},
-            (0, 12288, 2): {"num_warps": 8},
-            (ANY, 12288, 2): {"num_warps": 8, "maxnreg": 80},
-            (ANY, 12288, 4): {"num_warps": 16},
-            (ANY, 16383, ANY): {},
+            (0, 12288, 2): {"BLOCK": 4096, "num_warps": 8},
+            (ANY, 10240, 2): {"BLOCK": 2048, "SAMPLE": SAMPLE, "num_warps": 8, "maxnreg": 80},
+            (ANY, 12288, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 8, "maxnreg": 80},
+            (0, 12288, 4): {"BLOCK": 4096, "num_warps": 16},
+            (ANY, 12288, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
             (0, 16384, ANY): {},
             (ANY, 16384, 2): {},
-            (ANY, 16384, 4): {"num_warps": 16, "maxnreg": 64},
-            (0, 20480, 2): {"num_warps": 16, "maxnreg": 64},
+            (ANY, 16383, 4): {},
+            (ANY, 16384, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (0, 20480, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
             (0, 20480, 4): {},
-            (ANY, 20480, 2): {"num_warps": 8, "maxnreg": 128},
-            (ANY, 20480, 4): {"SIZE": 2, "num_warps": 8, "maxnreg": 80},
-            (0, 24576, 2): {"SIZE": 2, "num_warps": 8, "maxnreg": 96},
-            (ANY, 24576, 2): {"SIZE": 2, "num_warps": 8, "maxnreg": 80},
-            (0, 32767, 2): {"SIZE": 4, "num_warps": 4, "maxnreg": 96},
+            (ANY, 20480, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 64},
+            (ANY, 20480, 4): {"SIZE": 2, "BLOCK": 2048, "num_warps": 8, "maxnreg": 80},
+            (0, 24576, 2): {"BLOCK": 4096, "num_warps": 8, "maxnreg": 64},
+            (ANY, 24576, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 8, "maxnreg": 64},
+            (0, 32767, 2): {"SIZE": 4, "BLOCK": 4096, "num_warps": 4, "maxnreg": 40},
             (0, 32768, 2): {},
-            (0, 32768, 4): {"SIZE": 2, "num_warps": 8},
-            (ANY, 32768, 2): {"SIZE": 4, "num_warps": 4, "maxnreg": 96},
-            (ANY, 32768, 4): {"SIZE": 4, "num_warps": 8, "maxnreg": 64},
-            (0, 57344, 2): {},
-            (ANY, 40960, 2): {"SIZE": 2, "num_warps": 8, "maxnreg": 128},
-            (ANY, 65536, 2): {"SIZE": 8, "num_warps": 4, "maxnreg": 96},
-            (0, 65536, 4): {"SIZE": 4, "num_warps": 8},
-            (ANY, 65536, 4): {"SIZE": 4, "num_warps": 16, "maxnreg": 64},
+            (0, 28672, 4): {"SIZE": 2, "BLOCK": 4096, "num_warps": 8},
+            (0, 32768, 4): {"SIZE": 2, "BLOCK": 8192, "num_warps": 8},
+            (ANY, 32768, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 40},
+            (ANY, 32768, 4): {"SIZE": 4, "BLOCK": 2048, "num_warps": 4},
+            (0, 53248, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (0, 65536, 2): {"SIZE": 8, "BLOCK": 2048, "num_warps": 4, "maxnreg": 40},
+            (ANY, 49152, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 64},
+            (ANY, 57344, 2): {"BLOCK": 8192, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 64},
+            (ANY, 65536, 2): {"SIZE": 4, "BLOCK": 4096, "num_warps": 8, "maxnreg": 40},
+            (0, 49152, 4): {"SIZE": 4, "BLOCK": 2048, "num_warps": 8},
+            (ANY, 49152, 4): {"SIZE": 8, "BLOCK": 2048, "num_warps": 8, "maxnreg": 64},
+            (ANY, 65536, 4): {"SIZE": 8, "BLOCK": 4096, "num_warps": 8, "maxnreg": 64},
             (ANY, ANY, ANY): {},
         },
     },
@@ -67,46 +82,58 @@ def part_norm_kernel(
     EPS: tl.constexpr,
     SIZE: tl.constexpr,
     PART: tl.constexpr,
-    HEAD: tl.constexpr,
-    TAIL: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SAMPLE: tl.constexpr = 0,
 ):
-    row, start, count, first, second, inside = part_of(length, SIZE, PART, HEAD, TAIL)
+    """SAMPLE: of a part, for one exchange of sums (row_sums.py), or 0."""
+    NARROW: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth < 32
+    row, start, count = part_of(length, SIZE, PART)
     x_ptr += row * x_stride + start
     y_ptr += row * y_stride + start
-    x = widen(tl.load(x_ptr + first))
-    z = widen(tl.load(x_ptr + second, mask=inside, other=0.0))
+    x = load_tiles(x_ptr, count, COUNT, BLOCK)
     mean = 0.0
     if CENTERED:
-        mean = (tl.sum(x, axis=0) + tl.sum(z, axis=0)) / count
-        x -= mean
-        z = tl.where(inside, z - mean, 0.0)
-    square = tl.sum(x * x, axis=0) + tl.sum(z * z, axis=0)
+        if SAMPLE:
+            first = tl.load(x_ptr + tl.arange(0, SAMPLE))
+            mean = tl.sum(widen(first), axis=0) * (1.0 / SAMPLE)
+        else:
+            mean = sum_of_tiles(widened(x)) / count
+    distances = x[:0]
+    squares = x[:0]
+    for at in tl.static_range(COUNT):
+        distances += (less(x[at], mean, 0.0, at, count, COUNT, BLOCK),)
+        squares += (distances[at] * distances[at],)
+    apart = 0.0
+    if CENTERED and SAMPLE:
+        apart, square = tl.reduce((added(distances), added(squares)), 0, add_2)
+        apart /= count
+        square = tl.maximum(square - apart * apart * count, 0.0)
+    else:
+        square = sum_of_tiles(squares)
     if SIZE > 1:
         if CENTERED:
-            apart, square = moments_of_parts(mean, square, length, SIZE, PART)
-            mean += apart
-            x -= apart
-            z -= apart
+            further, square = moments_of_parts(mean + apart, square, length, SIZE, PART)
+            apart += further
         else:
             (square,) = of_cluster((square,), SIZE)
     rstd = 1.0 / tl.sqrt(square / length + EPS)
     weight_ptr += start
     if bias_ptr is not None:
         bias_ptr += start
-    # One tile after the other, so that registers hold the weight and the bias of one.
-    store_scaled(y_ptr, x * rstd, weight_ptr, bias_ptr, first, None)
-    store_scaled(y_ptr, z * rstd, weight_ptr, bias_ptr, second, inside)
+    for at in tl.static_range(COUNT):
+        column, inside = tile_of(at, count, COUNT, BLOCK)
+        if NARROW:  # one instruction less, with an error that is far below that of the elements
+            y = widen(x[at]) * rstd - (mean + apart) * rstd if CENTERED else widen(x[at]) * rstd
+        else:
+            y = (distances[at] - apart) * rstd
+        # All programs read the weight and the bias, and x once.
+        y *= tl.load(weight_ptr + column, mask=inside, eviction_policy="evict_last")
+        if bias_ptr is not None:
+            y += tl.load(bias_ptr + column, mask=inside, eviction_policy="evict_last")
+        tl.store(y_ptr + column, y, mask=inside)
     if start == 0:
         if mean_ptr is not None:
-            tl.store(mean_ptr + row, mean)
+            tl.store(mean_ptr + row, mean + apart)
         if rstd_ptr is not None:
             tl.store(rstd_ptr + row, rstd)
-
-
-@tile.jit
-def store_scaled(y_ptr, normal, weight_ptr, bias_ptr, column, inside):
-    """Store y = normal * weight + bias. All programs read these two, and x once."""
-    y = normal * tl.load(weight_ptr + column, mask=inside, eviction_policy="evict_last")
-    if bias_ptr is not None:
-        y += tl.load(bias_ptr + column, mask=inside, eviction_policy="evict_last")
-    tl.store(y_ptr + column, y, mask=inside)

@@ -2,9 +2,8 @@
 
     m = max_r m_r        s = sum_r s_r exp(m_r - m)        of the maxima m_r and sums s_r of parts r
 
-Parts of 16-bit elements that registers would not hold as float32 are kept in shared memory by the
-compiler, and read three times. exp2(d * log2(e)) has an error of about |d| * 2^-24, far below that
-of the results.
+Elements of 16 bits that registers would not hold as float32 are read three times. exp2(d * log2(e))
+has an error of about |d| * 2^-24, far below that of these results.
 """
 
 from __future__ import annotations
@@ -13,31 +12,34 @@ import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
 from tile.ops.core.tables import ANY, Table
-from tile.ops.rowwise.row_parts import part_of
-from tile.ops.rowwise.staged_softmax import LOG2_E
+from tile.ops.rowwise.row_parts import less, load_tiles, part_of, sum_of_tiles, tile_of
 
+LOG2_E = tl.constexpr(1.4426950408889634)
 # By the length and the bytes of an element; an empty entry is for other kernels. H200, 2026-11-30,
-# us, by those and so: float32, 4096 x 32000 343 and 254, 4096 x 20000 188 and 160, 2048 x 65536 272
-# and 260, 512 x 131072 180 and 133; float16, 8192 x 12288 113.5 and 97.8, 4096
-# x 20000 86.1 and 81.7, 2048 x 65536 159 and 133, 512 x 131072 86 and 75; bfloat16, 4096 x 50256
-# 268 and 229; but 4096 x 24000 in two tiles 104, in one (staged_softmax.py) 98. By 16 warps 8192 x
-# 11000 92.0, by 8 88.5.
+# us, by two tiles a part, or one or two in shared memory, and so: float16, 4096 x 24000 98.2 and
+# 95.7, x 32000 130.2 and 127.7, x 50256 231 and 197, 1024 x 100000 116.6 and 105, 512 x 131072 71.7
+# and 67, 8192 x 16384 133.8 in registers and 131.4; by one program a row 4096 x 50256 203.7, by
+# four 206; by eight 4096 x 40000 162.5, by four 159.5. Float32: 4096 x 32000 254.3 and 252.8.
 PARTS = Table(
     {(ANY, ANY): {}},
     {
         "nvptx": {
             (8192, ANY): {},
-            (11264, 2): {"num_warps": 8},
-            (12288, 2): {"num_warps": 16},
+            (11264, 2): {"BLOCK": 2048, "num_warps": 8},
+            (12288, 2): {"BLOCK": 4096, "num_warps": 16},
+            (16384, 2): {"SIZE": 2, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 40},
             (16384, ANY): {},
-            (20480, 2): {"STAGED": True, "num_warps": 4, "maxnreg": 96},
-            (20480, 4): {"num_warps": 16, "maxnreg": 64},
-            (32768, 2): {},
-            (32768, 4): {"SIZE": 2, "num_warps": 8},
-            (65536, 2): {"SIZE": 8, "num_warps": 4},
-            (65536, 4): {"SIZE": 4, "num_warps": 16},
-            (131072, 2): {"SIZE": 4, "STAGED": True, "num_warps": 4, "maxnreg": 96},
-            (131072, 4): {"SIZE": 8, "num_warps": 8},
+            (20480, 2): {"SIZE": 2, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 48},
+            (20480, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (24576, 2): {"SIZE": 4, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 32},
+            (32768, 2): {"SIZE": 4, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 40},
+            (32768, 4): {"SIZE": 2, "BLOCK": 4096, "num_warps": 8},
+            (45056, 2): {"SIZE": 4, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 48},
+            (65536, 2): {"SIZE": 8, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 40},
+            (65536, 4): {"SIZE": 4, "BLOCK": 4096, "num_warps": 8},
+            (102400, 2): {"SIZE": 8, "BLOCK": 2048, "STAGED": True, "num_warps": 4, "maxnreg": 64},
+            (131072, 2): {"SIZE": 8, "BLOCK": 2048, "STAGED": True, "num_warps": 4, "maxnreg": 80},
+            (131072, 4): {"SIZE": 8, "BLOCK": 4096, "num_warps": 8},
             (ANY, ANY): {},
         },
     },
@@ -54,56 +56,53 @@ def part_softmax_kernel(
     LOG: tl.constexpr,
     SIZE: tl.constexpr,
     PART: tl.constexpr,
-    HEAD: tl.constexpr,
-    TAIL: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
     STAGED: tl.constexpr = False,
 ):
-    row, start, _, first, second, inside = part_of(length, SIZE, PART, HEAD, TAIL)
+    """STAGED: powers are computed twice, so that registers need not hold them."""
+    row, start, count = part_of(length, SIZE, PART)
     x_ptr += row * x_stride + start
     y_ptr += row * y_stride + start
-    # A row of -inf alone has no softmax: -inf - -inf is NaN, as in NumPy and torch.
-    if STAGED:
-        x = tl.load(x_ptr + first)
-        z = tl.load(x_ptr + second, mask=inside, other=0.0)
-        # Masks are alike for the elements of a vector: one selection for each of these.
-        past = tl.where(inside, 0.0, -float("inf")).to(z.dtype)
-        most = tl.maximum(tl.max(x, axis=0), tl.max(z + past, axis=0)).to(tl.float32)
-        origin = origin_of(most, SIZE)
-        x = x.to(tl.float32) - origin
-        z = z.to(tl.float32) - tl.where(inside, origin, float("inf"))
-        total = tl.sum(tl.exp2(x * LOG2_E), axis=0) + tl.sum(tl.exp2(z * LOG2_E), axis=0)
-    else:
-        x = widen(tl.load(x_ptr + first))
-        z = widen(tl.load(x_ptr + second, mask=inside, other=-float("inf")))
-        most = tl.maximum(tl.max(x, axis=0), tl.max(z, axis=0))
-        origin = origin_of(most, SIZE)
-        x -= origin
-        z -= origin
-        x_powers, z_powers = tl.exp(x), tl.exp(z)
-        total = tl.sum(x_powers, axis=0) + tl.sum(z_powers, axis=0)
+    x = load_tiles(x_ptr, count, COUNT, BLOCK)
+    most = maximum_of(x, count, COUNT, BLOCK)
+    # A row of -inf alone has no softmax: -inf - -inf is NaN, as in NumPy and torch. But a part has.
+    origin = tl.where(most == -float("inf"), 0.0, most) if SIZE > 1 else most
+    distances = x[:0]
+    powers = x[:0]
+    for at in tl.static_range(COUNT):
+        distances += (less(x[at], origin, float("inf"), at, count, COUNT, BLOCK),)
+        powers += (tl.exp2(distances[at] * LOG2_E) if STAGED else tl.exp(distances[at]),)
+    total = sum_of_tiles(powers)
     if SIZE > 1:
         most, total = cluster_sum(most, total, SIZE)
     apart = most - origin
-    if LOG:
-        log = apart + tl.log(total)
-        x -= log
-        z -= log
-    elif STAGED:
-        log = apart * LOG2_E + tl.log2(total)
-        x = tl.exp2(x * LOG2_E - log)
-        z = tl.exp2(z * LOG2_E - log)
-    else:
-        share = tl.exp(-apart) / total
-        x = x_powers * share
-        z = z_powers * share
-    tl.store(y_ptr + first, x)
-    tl.store(y_ptr + second, z, mask=inside)
+    share = tl.exp(-apart) / total
+    log = apart * LOG2_E + tl.log2(total) if STAGED and not LOG else apart + tl.log(total)
+    for at in tl.static_range(COUNT):
+        column, inside = tile_of(at, count, COUNT, BLOCK)
+        if LOG:
+            y = distances[at] - log
+        elif STAGED:
+            y = tl.exp2(distances[at] * LOG2_E - log)
+        else:
+            y = powers[at] * share
+        tl.store(y_ptr + column, y, mask=inside)
 
 
 @tile.jit
-def origin_of(most, SIZE: tl.constexpr):
-    """Return the maximum of a part, or 0 if that is -inf, which the whole row may exceed."""
-    return tl.where(most == -float("inf"), 0.0, most) if SIZE > 1 else most
+def maximum_of(x, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the greatest element of a part, widened: 16-bit elements are compared in pairs."""
+    _, inside = tile_of(COUNT - 1, count, COUNT, BLOCK)
+    past = tl.where(inside, 0.0, -float("inf")).to(x[0].dtype)
+    highest = x[0]
+    for at in tl.static_range(1, COUNT - 1):
+        highest = tl.maximum(highest, x[at])
+    if COUNT > 1:
+        highest = tl.maximum(highest, x[COUNT - 1] + past)
+    else:
+        highest += past
+    return widen(tl.max(highest, axis=0))
 
 
 @tile.jit

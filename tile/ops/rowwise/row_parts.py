@@ -1,9 +1,12 @@
-"""Parts of long rows: each is that of a program, of which a cluster shares a row, as two tiles.
+"""Parts of long rows: each is that of a program, of which a cluster shares a row, as several tiles.
 
-Tiles have powers of two elements. A row of 20000 is one of 16384 elements, and one of 4096 that has
-a mask: as one of 32768 it would leave two fifths of a program's instructions to elements that do
-not exist. And a row that registers do not hold is shared by a cluster, whose programs exchange what
-they reduce their parts to: other programs load meanwhile.
+Tiles have powers of two elements: a row of 20000 as one tile of 32768 would leave two fifths of a
+program's instructions to elements that do not exist, and as five of 4096 a fiftieth. All but the
+last one have no mask. And a row that a program cannot hold is shared by a cluster, whose programs
+exchange what they reduce their parts to: other programs load meanwhile.
+
+The compiler keeps the tiles in shared memory if their elements have 16 bits and registers would not
+hold them as float32. Threads wait for one after the other, and load weights a few tiles early.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 import tile
 import tile.language as tl
 from tile.ops.core.call import Call
+from tile.ops.core.device_functions import widen
 from tile.ops.core.operand import Operand
 from tile.ops.core.tables import Configuration
 
@@ -22,33 +26,81 @@ VECTOR_BYTES = 16  # of which rows and parts consist, and their starts are multi
 def row_parts(call: Call, x: Operand, tiles: Configuration, *strides: int) -> dict[str, Any]:
     """Return the constexprs and options of programs for parts of the rows of `x`; {} for others.
 
-    tiles: SIZE, the programs of a cluster, unless it is 1, and options; {} for other kernels.
+    tiles: BLOCK, the elements of a tile; SIZE, the programs of a cluster, unless it is 1; and
+        options; {} for other kernels.
     """
     length, itemsize, config = x.shape[-1], x.dtype.itemsize, dict(tiles)
     if not config or any(number * itemsize % VECTOR_BYTES for number in (length, *strides)):
         return {}
-    size = config.setdefault("SIZE", 1)
+    size, block = config.setdefault("SIZE", 1), config["BLOCK"]
     if size > 1:
         if not call.has_clusters():
             return {}
         config["num_ctas"] = size
     part = tile.cdiv(length * itemsize, size * VECTOR_BYTES) * VECTOR_BYTES // itemsize
-    head = tile.next_power_of_2(part) // 2
-    last = length - (size - 1) * part
-    if last < head:
+    count = tile.cdiv(part, block)
+    if length - (size - 1) * part <= (count - 1) * block:  # the last part has fewer tiles
         return {}
-    return {"PART": part, "HEAD": head, "TAIL": tile.next_power_of_2(part - head), **config}
+    return {"PART": part, "COUNT": count, **config}
 
 
 @tile.jit
-def part_of(length, SIZE: tl.constexpr, PART: tl.constexpr, HEAD: tl.constexpr, TAIL: tl.constexpr):
-    """Return the row of this program, the start of its part, and its elements.
-
-    And the elements of both tiles, from that start, and which of the second one exist.
-    """
+def part_of(length, SIZE: tl.constexpr, PART: tl.constexpr):
+    """Return the row of this program, the start of its part, and the elements of that."""
     program = tl.program_id(0)
     row = (program // SIZE).to(tl.int64)
     start = program % SIZE * PART
-    count = min(PART, length - start)
-    second = HEAD + tl.arange(0, TAIL)
-    return row, start, count, tl.arange(0, HEAD), second, second < count
+    return row, start, min(PART, length - start)
+
+
+@tile.jit
+def tile_of(at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the elements of a tile of a part, and which of them exist; None for all."""
+    column = at * BLOCK + tl.arange(0, BLOCK)
+    return column, (None if at < COUNT - 1 else column < count)
+
+
+@tile.jit
+def load_tiles(x_ptr, count, COUNT: tl.constexpr, BLOCK: tl.constexpr, tiles=()):
+    """Return the tiles of a part, behind others; elements past its end are 0."""
+    for at in tl.static_range(COUNT):
+        column, inside = tile_of(at, count, COUNT, BLOCK)
+        if inside is None:
+            tiles += (tl.load(x_ptr + column),)
+        else:
+            tiles += (tl.load(x_ptr + column, mask=inside, other=0.0),)
+    return tiles
+
+
+@tile.jit
+def less(x, number, past, at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """Return the elements of a tile, widened, less a number, and less `past` past the end.
+
+    Masks are alike for the elements of a vector: one selection for each of these.
+    """
+    _, inside = tile_of(at, count, COUNT, BLOCK)
+    return widen(x) - (number if inside is None else tl.where(inside, number, past))
+
+
+@tile.jit
+def added(tiles):
+    """Return the sum of tiles, a tile."""
+    total = tiles[0]
+    for at in tl.static_range(1, len(tiles)):
+        total += tiles[at]
+    return total
+
+
+@tile.jit
+def widened(tiles):
+    """Return tiles of the type of the arithmetic."""
+    wide = tiles[:0]
+    for at in tl.static_range(len(tiles)):
+        wide += (widen(tiles[at]),)
+    return wide
+
+
+@tile.jit
+def sum_of_tiles(tiles):
+    """Return the sum of the elements of tiles, by one exchange."""
+    return tl.sum(added(tiles), axis=0)

@@ -1,10 +1,10 @@
 """The kernels of softmax and its logarithm.
 
-The limit is memory: a row is read once and written once. Up to `LONGEST` elements stay in registers
-between both, and up to twice as many of 16 bits in shared memory (staged_softmax.py). A longer row
-is read twice: the first pass keeps a running maximum and a running sum (running_sums.py); the
-second computes the results. Where there are few long rows, several programs share each: they store
-the maximum and the sum of their parts, from which a second kernel starts.
+The limit is memory: a row is read once and written once. Short rows stay in registers between both,
+and programs hold parts of longer ones (part_softmax.py). Rows of more than `LONGEST` elements that
+are no whole vectors are read twice: the first pass keeps a running maximum and a running sum
+(running_sums.py); the second computes the results. Where there are few long rows, several programs
+share each: they store the maximum and the sum of their parts, from which a second kernel starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tile.ops.rowwise.running_sums import (
     sum_of_parts,
     with_block,
 )
-from tile.ops.rowwise.staged_softmax import staged_softmax_kernel, staged_tiles
 
 LONGEST = 16384  # elements of a row in registers: 64 for each of 8 warps' 256 threads
 # Of longer rows, by their length and the bytes of an element. H200, 2026-11-29.
@@ -151,10 +150,6 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
         shape = row_tile(call.backend, rows, LONGEST)
         launch(softmax_kernel, (tile.cdiv(rows.count, shape["ROWS"]),), dependent=True)(
             *(x, result.value, *strides, rows.count, rows.length), LOG=log, **shape
-        )
-    elif parts == 1 and (tiles := staged_tiles(call.backend, source, *strides)):
-        launch(staged_softmax_kernel, (rows.count,), dependent=True)(
-            *(x, result.value, *strides, rows.length), LOG=log, **tiles
         )
     elif parts == 1:
         launch(long_softmax_kernel, (rows.count,), dependent=True)(
