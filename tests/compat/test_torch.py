@@ -1,18 +1,28 @@
 """PyTorch's tensors, and what PyTorch itself asks of Triton; only where it is installed."""
 
-import subprocess
-import sys
+from collections.abc import Iterator
 
 import pytest
 
+from tests.torch.forking import Server, serving, start
+
 pytest.importorskip("torch")
 
-PROGRAM = """
+# How programs begin; they are run for Triton.
+HEAD = """
 import torch
-from torch.utils._triton import has_triton, has_triton_package
+import torch._inductor.compile_fx
+import torch._inductor.config as config
 
 import triton
 import triton.language as tl
+
+config.cpu_backend, config.compile_threads = "triton", 1
+"""
+TRITON = ("-m", "tile", "triton")
+
+PROGRAM = """
+from torch.utils._triton import has_triton, has_triton_package
 
 
 @triton.jit
@@ -37,10 +47,6 @@ print("torch: equal")
 """
 
 INDUCTOR = """
-import torch
-import torch._inductor.config as config
-
-config.cpu_backend, config.compile_threads = "triton", 1
 x, y = torch.randn(2, 8, 100)
 for function in (
     lambda x, y: (torch.sin(x) + y).sum(1),
@@ -71,15 +77,6 @@ if __name__ == "__main__":
 """
 
 KERNEL = """
-import torch
-import torch._inductor.config as config
-
-import triton
-import triton.language as tl
-
-config.cpu_backend, config.compile_threads = "triton", 1
-
-
 NOTHING: tl.constexpr = tl.constexpr(0.0)
 
 
@@ -127,7 +124,6 @@ print("kernel: close")
 
 
 MXFP = """
-import torch
 from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor, fp8e8m0_to_float32
 
 f32 = torch.float32
@@ -173,10 +169,7 @@ print("mxfp: right")
 """
 
 STORAGE = """
-import torch
 import tile
-import triton
-import triton.language as tl
 
 
 def look(x, y, first: tl.constexpr, N: tl.constexpr):
@@ -218,20 +211,27 @@ print("storage: found")
 """
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("server"), HEAD, TRITON) as server:
+        yield server
+
+
 @pytest.mark.parametrize(
     ("text", "output"),
     [
         (PROGRAM, "torch: equal"),
         (INDUCTOR, "inductor: close"),
-        (POOL, "pool: close"),
         (KERNEL, "kernel: close"),
         (STORAGE, "storage: found"),
         (MXFP, "mxfp: right"),
     ],
 )
-def test_programs(tmp_path, text, output) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(text)
-    command = [sys.executable, "-m", "tile", "triton", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True)
+def test_programs(tmp_path, server: Server, text, output) -> None:
+    done = server.run(tmp_path, text, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)})
     assert output in done.stdout, done.stderr
+
+
+def test_processes_of_inductor(tmp_path) -> None:
+    output, errors = start(tmp_path, POOL, TRITON).communicate(timeout=300)
+    assert output.endswith("pool: close\n"), errors

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -12,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.torch.test_page import ROOT
+from tests.torch.forking import Server, serving, start
 
 pytest.importorskip("torch")
 pytest.importorskip("llvmlite")
@@ -86,51 +83,14 @@ STATIC = "StaticTritonCompileResult"
 '''
 
 
-# Runs programs, each in a process of its own that has imported all that HEAD imports.
-SERVER = """
-import json, threading, traceback
-for thread in threading.enumerate():
-    if thread.name == "tile-compiler":
-        thread.join()
-for line in sys.stdin:
-    environment, output, text = json.loads(line)
-    process = os.fork()
-    if process == 0:
-        os.environ.update(environment)
-        for number in (1, 2):
-            os.dup2(os.open(output + str(number), os.O_WRONLY | os.O_CREAT), number)
-        status = 1
-        try:
-            exec(text)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-"""
+TRITON = ("-m", "tile", "triton")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """Start a process that has imported TorchInductor, which takes seconds."""
-    with started(tmp_path_factory.mktemp("server"), HEAD + SERVER) as process:
-        yield process
-
-
-def started(folder: Path, text: str) -> subprocess.Popen[str]:
-    """Start a program for Triton with the ptxas of a folder."""
-    (folder / "program.py").write_text(text)
-    return subprocess.Popen(
-        [sys.executable, "-m", "tile", "triton", str(folder / "program.py")],
-        cwd=ROOT,
-        env={**os.environ, **environment(folder)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    with serving(folder, HEAD, TRITON, **environment(folder)) as server:
+        yield server
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -141,19 +101,16 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def run(server: subprocess.Popen[str], tmp_path: Path) -> Callable[..., str]:
+def run(server: Server, tmp_path: Path) -> Callable[..., str]:
     """Return a function that runs a program after HEAD, and returns what it prints."""
 
     def call(program: str, *, runs: int = 1, refuses: str = "") -> str:
         path = tmp_path / "ptxas"
         path.write_text(PTXAS.format(python=sys.executable, runs=runs, refuses=refuses))
         path.chmod(0o755)
-        output = tmp_path / "output"
-        job = environment(tmp_path), str(output), textwrap.dedent(program)
-        assert server.stdin is not None and server.stdout is not None
-        print(json.dumps(job), file=server.stdin, flush=True)
-        assert server.stdout.readline() == "0\n", Path(f"{output}2").read_text()[-3000:]
-        return Path(f"{output}1").read_text()
+        done = server.run(tmp_path, textwrap.dedent(program), environment(tmp_path))
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
 
     return call
 
@@ -250,5 +207,6 @@ for thread in threading.enumerate():
 print("tile.backends.nvptx.compiler" in sys.modules)
 """
     text = HEAD.replace("config.compile_threads = 1\n", "") + program
-    output, errors = started(tmp_path, text).communicate(timeout=300)
+    started = start(tmp_path, text, TRITON, **environment(tmp_path))
+    output, errors = started.communicate(timeout=300)
     assert output == f"{loaded}\n", errors[-3000:]

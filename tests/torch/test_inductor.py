@@ -5,10 +5,12 @@ import shutil
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
 
 import pytest
 
 import tile.torch
+from tests.torch.forking import Server, serving
 from tile.errors import TritonLoadedError
 from tile.torch.inductor_backend import DESCRIBES, HINTS
 
@@ -21,7 +23,8 @@ def run(tmp_path, text, **variables) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
-TRAINING = """
+# How programs begin.
+HEAD = """
 import importlib.util
 
 import torch
@@ -31,14 +34,25 @@ if importlib.util.find_spec("triton") is None:
     has_triton_package()  # PyTorch remembers the answer
 
 import tile.torch
-from tile.runtime.callbacks import recorded_launches
 
 tile.torch.inductor()
-tile.torch.inductor()
+import torch._inductor.compile_fx
 import torch._inductor.config as config
 
 config.compile_threads = 1
+"""
 
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("server"), HEAD) as server:
+        yield server
+
+
+TRAINING = """
+from tile.runtime.callbacks import recorded_launches
+
+tile.torch.inductor()
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16))
 x, target = torch.randn(4, 8), torch.randn(4, 16)
 eager = torch.nn.functional.mse_loss(model(x), target)
@@ -57,27 +71,21 @@ print(len(launched), "launches")
 """
 
 
-def test_a_training_step_runs_on_tile_under_all_checks(tmp_path) -> None:
-    done = run(tmp_path, TRAINING, TILE_SANITIZE="all")
+def test_a_training_step_runs_on_tile_under_all_checks(tmp_path, server: Server) -> None:
+    caches = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    done = server.run(tmp_path, TRAINING, {**caches, "TILE_SANITIZE": "all"})
     assert done.stdout.endswith(" launches\n"), done.stderr
 
 
 INDEX = """
-import torch
-import tile.torch
-
-tile.torch.inductor()
-import torch._inductor.config as config
-
-config.compile_threads = 1
 picked = torch.compile(lambda x, index: x[index] * 2, fullgraph=True)
 print(picked(torch.ones(10), torch.tensor([0, 9])).tolist())
 picked(torch.ones(10), torch.tensor([0, 99]))
 """
 
 
-def test_an_index_out_of_range_raises(tmp_path) -> None:
-    done = run(tmp_path, INDEX)
+def test_an_index_out_of_range_raises(tmp_path, server: Server) -> None:
+    done = server.run(tmp_path, INDEX, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)})
     assert done.stdout == "[2.0, 2.0]\n"
     assert "DeviceAssertionError: device_assert failed in `triton_poi_" in done.stderr
     assert "index out of bounds" in done.stderr
@@ -143,13 +151,6 @@ def test_after_inductor_was_loaded_without_triton(monkeypatch) -> None:
 
 
 NATIVE = """
-import torch
-import tile.torch
-
-tile.torch.inductor({inductor})
-import torch._inductor.config as config
-
-config.compile_threads = 1
 model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()), torch.randn(4, 8)
 if {ahead_of_time}:
     with torch.no_grad():
@@ -165,10 +166,9 @@ print("equal")
 
 
 @pytest.mark.parametrize("ahead_of_time", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_cpp_needs_machine_code(tmp_path, ahead_of_time) -> None:
-    path = str(tmp_path / "model.pt2")
-    text = NATIVE.format(inductor="", ahead_of_time=ahead_of_time, path=path)
-    done = run(tmp_path, text)
+def test_cpp_needs_machine_code(tmp_path, server: Server, ahead_of_time) -> None:
+    text = NATIVE.format(ahead_of_time=ahead_of_time, path=str(tmp_path / "model.pt2"))
+    done = server.run(tmp_path, text, {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)})
     assert "UnsupportedError: AOTInductor and cpp_wrapper call kernels from C++" in done.stderr
     assert "tile.torch.inductor(cpu=False)" in done.stderr
 
@@ -177,7 +177,6 @@ def test_cpp_needs_machine_code(tmp_path, ahead_of_time) -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 @pytest.mark.parametrize("ahead_of_time", [False, True])
 def test_cpp_without_kernels_for_the_cpu(tmp_path, ahead_of_time) -> None:
-    path = str(tmp_path / "model.pt2")
-    text = NATIVE.format(inductor="cpu=False", ahead_of_time=ahead_of_time, path=path)
-    done = run(tmp_path, text)
+    text = NATIVE.format(ahead_of_time=ahead_of_time, path=str(tmp_path / "model.pt2"))
+    done = run(tmp_path, HEAD.replace("inductor()", "inductor(cpu=False)") + text)
     assert done.stdout.endswith("equal\n"), done.stderr
