@@ -35,10 +35,10 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
 
     def tables(size: int, **options: Any) -> None:
         tiles = {"SIZE": size, "BLOCK": 256, "num_warps": 2, **options}
-        sampled = {"SAMPLE": tiles.pop("SAMPLE", 0)}
+        of_norms = {name: tiles.pop(name, 0) for name in ("SAMPLE", "PACKED")}
         monkeypatch.setattr(softmax_kernels, "PARTS", Table({(ANY,) * 2: dict(tiles)}, {}))
         tiles.pop("STAGED", None)
-        monkeypatch.setattr(row_norms, "PARTS", Table({(ANY,) * 3: tiles | sampled}, {}))
+        monkeypatch.setattr(row_norms, "PARTS", Table({(ANY,) * 3: tiles | of_norms}, {}))
 
     return tables
 
@@ -98,6 +98,7 @@ def test_rows_without_a_softmax(backend: str, choose: Choose, size: int) -> None
         (1200, "float16", {}),
         (1200, "float16", STAGED),
         (1200, "float16", {"SAMPLE": 32, **STAGED}),
+        (1200, "float16", {"SAMPLE": 32, "PACKED": True}),
     ],
 )
 def test_norms(

@@ -87,7 +87,7 @@ class TuningConstants:
     # least so many instructions.
     repeated_instructions: int = constant(256, "docs/notes/rows.md#sums-by-columns")
     # Tiles that a program reads again behind a reduction are kept in shared memory, if a thread has
-    # so many of their elements, or as many as registers.
+    # so many of their elements, or more than registers.
     staged_elements: int = constant(
         128, "docs/notes/ops.md#compared-with-a-copy: 4096 x 32000 129.5 us, in registers 215"
     )

@@ -18,48 +18,56 @@ from tile.ops.rowwise.row_parts import (
     sum_of_tiles,
     tile_of,
     widened,
+    widened_again,
 )
 from tile.ops.rowwise.row_sums import SAMPLE, add_2
 
 # By CENTERED, the length and the bytes of an element; an empty entry is for other kernels. H200,
-# 2026-11-30, us, by two tiles a part in registers, or read twice, and so: layer norm, float16, 4096
-# x 24000 110.2 and 100.8, x 32000 146.5 and 134, x 40000 184 and 173, x 50256 263 and 213, 2048 x
-# 65536 157 and 137; float32, 4096 x 32000 263.8 and 258.3, 2048 x 65536 285 and 277. RMS norm,
-# float16, 4096 x 24000 100.9 and 99.7, x 32000 133.5 and 129.3, x 50256 215 and 211, 2048 x 65536
-# 139 and 132.5; float32, 2048 x 65536 264.3 and 261.5.
+# 2026-11-30, us, by two tiles a part in registers, or read twice, and so: layer norm, float16, 8192
+# x 14000 137 and 112, 4096 x 24000 110.2 and 96.3, x 32000 146.5 and 129.5, x 40000 184 and 167, x
+# 50256 263 and 214, 2048 x 65536 157 and 137; float32, 8192 x 14000 249 and 222, 4096 x 32000 263.8
+# and 258.3, 2560 x 50256 299 and 271, 2048 x 65536 285 and 277. RMS norm, float16, 8192 x 14000 120
+# and 111, 4096 x 24000 100.9 and 96, x 32000 133.5 and 127.6, 2560 x 50256 137.7 and 129.6, 2048 x
+# 65536 139 and 132.5; float32, 8192 x 14000 254 and 223, 2048 x 65536 264.3 and 261.5.
+SAMPLED = {"BLOCK": 4096, "SAMPLE": SAMPLE}
 PARTS = Table(
     {(ANY, ANY, ANY): {}},
     {
         "nvptx": {
             (ANY, 8192, ANY): {},
             (0, 12288, 2): {"BLOCK": 4096, "num_warps": 8},
-            (ANY, 10240, 2): {"BLOCK": 2048, "SAMPLE": SAMPLE, "num_warps": 8, "maxnreg": 80},
-            (ANY, 12288, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 8, "maxnreg": 80},
+            (ANY, 10240, 2): {**SAMPLED, "BLOCK": 2048, "num_warps": 8, "maxnreg": 80},
+            (ANY, 12288, 2): {**SAMPLED, "num_warps": 8, "maxnreg": 80},
             (0, 12288, 4): {"BLOCK": 4096, "num_warps": 16},
-            (ANY, 12288, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (0, 16383, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (0, 16383, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
             (0, 16384, ANY): {},
+            (ANY, 14336, 2): {**SAMPLED, "BLOCK": 2048, "num_warps": 8, "maxnreg": 80},
+            (ANY, 16383, 2): {
+                **SAMPLED,
+                "BLOCK": 2048,
+                "PACKED": True,
+                "num_warps": 8,
+                "maxnreg": 64,
+            },
             (ANY, 16384, 2): {},
-            (ANY, 16383, 4): {},
-            (ANY, 16384, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
             (0, 20480, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
             (0, 20480, 4): {},
-            (ANY, 20480, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 64},
-            (ANY, 20480, 4): {"SIZE": 2, "BLOCK": 2048, "num_warps": 8, "maxnreg": 80},
-            (0, 24576, 2): {"BLOCK": 4096, "num_warps": 8, "maxnreg": 64},
-            (ANY, 24576, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 8, "maxnreg": 64},
-            (0, 32767, 2): {"SIZE": 4, "BLOCK": 4096, "num_warps": 4, "maxnreg": 40},
+            (ANY, 20480, 2): {**SAMPLED, "num_warps": 16, "maxnreg": 64},
+            (ANY, 20480, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (0, 32767, 2): {"BLOCK": 4096, "PACKED": True, "num_warps": 16, "maxnreg": 64},
             (0, 32768, 2): {},
             (0, 28672, 4): {"SIZE": 2, "BLOCK": 4096, "num_warps": 8},
             (0, 32768, 4): {"SIZE": 2, "BLOCK": 8192, "num_warps": 8},
-            (ANY, 32768, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 40},
+            (ANY, 32768, 2): {**SAMPLED, "PACKED": True, "num_warps": 16, "maxnreg": 64},
             (ANY, 32768, 4): {"SIZE": 4, "BLOCK": 2048, "num_warps": 4},
-            (0, 53248, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (0, 36864, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
+            (0, 53248, 2): {"BLOCK": 8192, "num_warps": 16, "maxnreg": 64},
             (0, 65536, 2): {"SIZE": 8, "BLOCK": 2048, "num_warps": 4, "maxnreg": 40},
-            (ANY, 49152, 2): {"BLOCK": 4096, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 64},
-            (ANY, 57344, 2): {"BLOCK": 8192, "SAMPLE": SAMPLE, "num_warps": 16, "maxnreg": 64},
+            (ANY, 36864, 2): {**SAMPLED, "num_warps": 16, "maxnreg": 64},
+            (ANY, 57344, 2): {**SAMPLED, "BLOCK": 8192, "num_warps": 16, "maxnreg": 64},
             (ANY, 65536, 2): {"SIZE": 4, "BLOCK": 4096, "num_warps": 8, "maxnreg": 40},
-            (0, 49152, 4): {"SIZE": 4, "BLOCK": 2048, "num_warps": 8},
-            (ANY, 49152, 4): {"SIZE": 8, "BLOCK": 2048, "num_warps": 8, "maxnreg": 64},
+            (ANY, 57344, 4): {"SIZE": 8, "BLOCK": 1024, "num_warps": 4},
             (ANY, 65536, 4): {"SIZE": 8, "BLOCK": 4096, "num_warps": 8, "maxnreg": 64},
             (ANY, ANY, ANY): {},
         },
@@ -85,8 +93,12 @@ def part_norm_kernel(
     COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
     SAMPLE: tl.constexpr = 0,
+    PACKED: tl.constexpr = False,
 ):
-    """SAMPLE: of a part, for one exchange of sums (row_sums.py), or 0."""
+    """SAMPLE: of a part, for one exchange of sums (row_sums.py), or 0.
+
+    PACKED: registers hold elements of 16 bits as these.
+    """
     NARROW: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth < 32
     row, start, count = part_of(length, SIZE, PART)
     x_ptr += row * x_stride + start
@@ -118,6 +130,8 @@ def part_norm_kernel(
         else:
             (square,) = of_cluster((square,), SIZE)
     rstd = 1.0 / tl.sqrt(square / length + EPS)
+    if PACKED:
+        x = widened_again(x, rstd)
     weight_ptr += start
     if bias_ptr is not None:
         bias_ptr += start

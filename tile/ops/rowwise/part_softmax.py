@@ -18,8 +18,9 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 # By the length and the bytes of an element; an empty entry is for other kernels. H200, 2026-11-30,
 # us, by two tiles a part, or one or two in shared memory, and so: float16, 4096 x 24000 98.2 and
 # 95.7, x 32000 130.2 and 127.7, x 50256 231 and 197, 1024 x 100000 116.6 and 105, 512 x 131072 71.7
-# and 67, 8192 x 16384 133.8 in registers and 131.4; by one program a row 4096 x 50256 203.7, by
-# four 206; by eight 4096 x 40000 162.5, by four 159.5. Float32: 4096 x 32000 254.3 and 252.8.
+# and 67, 8192 x 14000 121 and 111.7, x 16384 133.8 and 131; by one program a row 4096 x 50256 204,
+# by four 206; by eight 4096 x 40000 162.5, by four 159.5. Float32: 4096 x 32000 254.3 and 252.8.
+# A thread has more elements of 16 bits than registers, so that they are in shared memory.
 PARTS = Table(
     {(ANY, ANY): {}},
     {
@@ -27,9 +28,9 @@ PARTS = Table(
             (8192, ANY): {},
             (11264, 2): {"BLOCK": 2048, "num_warps": 8},
             (12288, 2): {"BLOCK": 4096, "num_warps": 16},
-            (16384, 2): {"SIZE": 2, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 40},
+            (16384, 2): {"BLOCK": 4096, "STAGED": True, "num_warps": 16, "maxnreg": 31},
             (16384, ANY): {},
-            (20480, 2): {"SIZE": 2, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 48},
+            (20480, 2): {"BLOCK": 4096, "STAGED": True, "num_warps": 16, "maxnreg": 32},
             (20480, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
             (24576, 2): {"SIZE": 4, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 32},
             (32768, 2): {"SIZE": 4, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 40},

@@ -31,7 +31,7 @@ def stage_tiles(
 
     A row that a program reduces, and reads again by the result, would take registers while its
     threads wait. Those are tiles that are loaded outside of loops, and that fit together, if a
-    thread has at least `TuningConstants.staged_elements` of their elements, or as many as it has
+    thread has at least `TuningConstants.staged_elements` of their elements, or more than it has
     registers: `maxnreg`. The elements have fewer bits than a register, which each takes once it is
     widened: shared memory holds no more words than registers. `reload_tiles` computes what depends
     on them again behind each exchange of partial results.
@@ -51,7 +51,7 @@ def stage_tiles(
     memory = SharedMemory(target)
     most = target.tuning.staged_elements
     if maxnreg is not None:
-        most = min(most, maxnreg)
+        most = min(most, maxnreg + 1)
     for function in CallGraph(module).bottom_up():
         memory.finish(function)
         loads = [op for op in function.body if is_plain_load(op) and _is_narrow(op, target)]
