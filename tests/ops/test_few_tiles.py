@@ -16,7 +16,8 @@ from tests.sampling import sample
 from tile.ops.core.call import F16
 from tile.ops.core.tables import Table
 from tile.ops.linear.few_tiles import few_tiles
-from tile.ops.linear.shapes import FewTiles
+from tile.ops.linear.shapes import FewTiles, Shape
+from tile.ops.linear.transposed_tiles import transposed_tiles
 from tile.ops.linear.wide_tiles import wide_tiles
 
 
@@ -212,6 +213,35 @@ def test_inner_axes_are_split_where_pairs_of_multiprocessors_have_unequal_shares
 ) -> None:
     few = few_tiles("nvptx", F16, (0, k, 1), (0, 1, k), (1, 2, n, k))
     assert few is not None and few.swapped and few.config.get("splits", 1) == splits
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "edges", "stages", "splits"),
+    [
+        (48, 4096, 4096, (64, 48), 7, 1),
+        (96, 2048, 8192, (64, 96), 10, 2),
+        (80, 10240, 4096, (64, 80), 4, 1),  # three programs a multiprocessor
+        (96, 28672, 8192, (128, 96), 7, 1),
+        (104, 4096, 1536, (64, 112), 9, 1),
+    ],
+)
+def test_weights_are_read_once_for_all_rows(
+    m: int, n: int, k: int, edges: tuple[int, int], stages: int, splits: int
+) -> None:
+    """The tiles that were the fastest of those measured, or nearly; out.T is computed."""
+    found = transposed_tiles("nvptx", Shape(1, m, n, k, a_inner=True, b_inner=True))
+    assert found is not None and found.swapped
+    config = found.config
+    assert (config["BLOCK_M"], config["BLOCK_N"]) == edges
+    assert (config["num_stages"], config["splits"]) == (stages, splits)
+
+
+@pytest.mark.parametrize("shape", [(32, 4096, 4096), (105, 4096, 4096), (48, 1016, 4096)])
+def test_results_that_are_not_transposed(shape: tuple[int, int, int]) -> None:
+    one = Shape(1, *shape, a_inner=True, b_inner=True)
+    assert transposed_tiles("nvptx", one) is None
+    assert transposed_tiles("interp", one._replace(m=48, n=4096)) is None
+    assert transposed_tiles("nvptx", one._replace(m=48, n=4096, within_sectors=True)) is None
 
 
 @pytest.mark.parametrize("backend", ["interp", "opencl"])

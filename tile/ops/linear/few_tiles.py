@@ -22,6 +22,7 @@ from tile.ops.linear.balanced_tiles import balanced_tiles
 from tile.ops.linear.few_tiles_tables import BETWEEN_LINES, CLUSTERED, FEW, SHORT, THIN
 from tile.ops.linear.filling_tiles import filling_tiles
 from tile.ops.linear.shapes import FewTiles, Shape
+from tile.ops.linear.transposed_tiles import transposed_tiles
 from tile.ops.linear.wide_tiles import wide_tiles
 
 EDGE = 64  # of the tiles that are counted
@@ -70,9 +71,9 @@ def few_tiles(
         splits = _splits(count, k * dtype.itemsize) if config and swapped else 1
         return _few(config if splits == 1 else {**config, "splits": splits}, count, swapped=swapped)
     shape = Shape(*sizes, a[2] == 1, b[1] == 1, is_within_sectors(a) or is_within_sectors(b))
-    filling = filling_tiles(backend, shape)
-    if filling:
-        return filling
+    found = filling_tiles(backend, shape) or transposed_tiles(backend, shape)
+    if found:
+        return found
     balanced = balanced_tiles(backend, shape)
     wide = wide_tiles(backend, m, n, k) if batches == 1 else None
     if wide and not (balanced and balanced.cost < wide.cost * MORE[balanced.is_persistent]):
