@@ -140,7 +140,7 @@ EMITTED = Group(
             "test_blocks_are_combined_within_bounds[",
         ),
         # Scans are of the kinds of reductions.
-        "test_pure[scan-full]",
+        *("test_pure[scan-full]", "test_operations[scan-"),
         # These are expanded to shifts, bitwise operations and selects, which have tests of their own.
         *(
             f"test_integers[{family}]"

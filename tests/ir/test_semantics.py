@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import examples
 from tests.ulp import ulp_distance
 from tile.errors import ArgumentTypeError, TypeRuleError
 from tile.ir import semantics, types
@@ -29,7 +30,7 @@ from tile.ir.semantics import Array, numpy_dtype
 from tile.ir.semantics.libdevice.piecewise import pi
 from tile.ir.types import Pointer, Scalar
 
-check = settings(max_examples=50, deadline=None)
+check = examples(25)
 
 
 @pytest.fixture(scope="module", autouse=True)

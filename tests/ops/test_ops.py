@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,10 +17,7 @@ from tests.ops.cases import CASES, EVERYWHERE, FIRST, Case, reference_of
 from tile.ops.core.tables import Table
 
 # One dtype each: they compile for seconds.
-OTHERS = [
-    pytest.param("opencl", "float32", id="opencl", marks=needs.pyopencl),
-    pytest.param("interp:wgmma", "float16", id="wgmma"),
-]
+OTHERS = {"opencl": ("opencl", "float32"), "wgmma": ("interp:wgmma", "float16")}
 
 
 def names(case: Case) -> str:
@@ -43,8 +41,16 @@ def test_op(case: Case, dtype: str) -> None:
         case.check(dtype)
 
 
-@pytest.mark.parametrize(("backend", "dtype"), OTHERS)
-@pytest.mark.parametrize("case", EVERYWHERE, ids=names)
+def on_others() -> Iterator[Any]:
+    """Yield each case on other backends; on OpenCL the first one of each op, and nightly all."""
+    for case, (label, other) in itertools.product(EVERYWHERE, OTHERS.items()):
+        marks = [needs.pyopencl] if label == "opencl" else []
+        if label == "opencl" and case not in FIRST:
+            marks.append(pytest.mark.nightly)
+        yield pytest.param(case, *other, id=f"{names(case)}-{label}", marks=marks)
+
+
+@pytest.mark.parametrize(("case", "backend", "dtype"), list(on_others()))
 def test_op_on_other_backends(
     case: Case, backend: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
