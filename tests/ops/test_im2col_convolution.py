@@ -107,8 +107,7 @@ def test_tiles_have_equal_parts_of_the_filters(count: int, columns: int) -> None
     assert im2col_configuration.persistent_tiles(count)["BLOCK_N"] == columns
 
 
-@pytest.mark.parametrize("splits", [1, 2])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("geometry", "splits"), sample(GEOMETRIES, [1, 2]))
 def test_gradients_of_images(
     geometry: str, splits: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +162,7 @@ def test_channels_of_filters_that_are_contiguous(launched: list[str]) -> None:
     np.testing.assert_array_equal(result, reference_of(tile.ops.conv_transpose2d)(*arguments))
 
 
-@pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("geometry", "splits"), sample(GEOMETRIES, [1, 3]))
 def test_gradients_of_filters(
     geometry: str, splits: int, launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

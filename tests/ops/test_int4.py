@@ -8,7 +8,7 @@ import pytest
 
 import tile
 import tile.ops
-from tests.sampling import crossed
+from tests.sampling import crossed, sample
 from tile.ops.core.reference import reference_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.linear import int4_expanded, int4_rows
@@ -93,8 +93,10 @@ def test_columns_of_an_h200(m: int, n: int, columns: int) -> None:
     assert int4_expanded.balanced_columns(n, across) == columns
 
 
-@pytest.mark.parametrize(("rows", "limit"), [(3, 2**31), (3, 1), (40, 2**31), (130, 2**31)])
-@pytest.mark.parametrize("expanded", [2**25, 2**14])
+@pytest.mark.parametrize(
+    ("rows", "limit", "expanded"),
+    sample([(3, 2**31), (3, 1), (40, 2**31), (130, 2**31)], [2**14, 2**25]),
+)
 def test_strides_of_weights(
     rows: int, limit: int, expanded: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
