@@ -71,9 +71,9 @@ def few_tiles(
         splits = _splits(count, k * dtype.itemsize) if config and swapped else 1
         return _few(config if splits == 1 else {**config, "splits": splits}, count, swapped=swapped)
     shape = Shape(*sizes, a[2] == 1, b[1] == 1, is_within_sectors(a) or is_within_sectors(b))
-    found = filling_tiles(backend, shape) or transposed_tiles(backend, shape)
-    if found:
-        return found
+    by_rows = filling_tiles(backend, shape) or transposed_tiles(backend, shape)
+    if by_rows:
+        return by_rows
     balanced = balanced_tiles(backend, shape)
     wide = wide_tiles(backend, m, n, k) if batches == 1 else None
     if wide and not (balanced and balanced.cost < wide.cost * MORE[balanced.is_persistent]):
