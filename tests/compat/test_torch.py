@@ -211,6 +211,15 @@ print("storage: found")
 """
 
 
+# The program that checks models refuses results that are no numbers.
+MODELS = """
+from tests.libraries.models import worst
+
+one, nan = torch.ones(2), torch.tensor([1.0, float("nan")])
+print(worst([one, one], [one, 2 * one]), worst([one, nan], [one, one]))
+"""
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with serving(tmp_path_factory.mktemp("server"), HEAD, TRITON) as server:
@@ -225,6 +234,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         (KERNEL, "kernel: close"),
         (STORAGE, "storage: found"),
         (MXFP, "mxfp: right"),
+        (MODELS, "0.5 nan"),
     ],
 )
 def test_programs(tmp_path, server: Server, text, output) -> None:

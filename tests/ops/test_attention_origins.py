@@ -11,7 +11,7 @@ import tile
 import tile.ops
 from tests.ops.launches import record_option
 from tests.ops.test_attention_descriptors import SEQUENCES, check_sequences
-from tests.sampling import crossed
+from tests.sampling import crossed, sample
 from tile.ops.core.tables import ANY, Table
 from tile.ops.sequence import attention as attention_module
 from tile.ops.sequence import varlen_attention as varlen_module
@@ -69,7 +69,7 @@ def test_other_lengths(keys: int, block: int) -> None:
     np.testing.assert_allclose(result, expected, atol=4e-3)
 
 
-@pytest.mark.parametrize("name", SEQUENCES)
+@pytest.mark.parametrize(("name", "block"), sample(SEQUENCES, [64, 128]), indirect=["block"])
 def test_sequences(name: str, block: int) -> None:
     """Some have no keys, and their queries none to take an origin from."""
     queries, keys, options = SEQUENCES[name]
