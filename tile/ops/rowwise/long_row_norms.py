@@ -44,7 +44,8 @@ def blocks_of(backend: str, x: Operand, *, centered: bool) -> dict[str, Any]:
     config = dict(BLOCKS.select(backend, int(centered), int(is_padded), length, length * size))
     if "BYTES" in config:
         config["BLOCK"] = config.pop("BYTES") // size
-    is_sampled = centered and size == 2
+    # Of other rows, by the mean of a block 2560 x 50257 takes 304 us, by that of a sample 317.
+    is_sampled = centered and size == 2 and "COUNT" in config
     return {"COUNT": 0, "SAMPLE": SAMPLE if is_sampled else 0, **config} if config else {}
 
 

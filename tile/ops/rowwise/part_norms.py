@@ -57,7 +57,7 @@ PARTS = Table(
             (ANY, 20480, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
             (0, 32767, 2): {"BLOCK": 4096, "PACKED": True, "num_warps": 16, "maxnreg": 64},
             (0, 32768, 2): {},
-            (0, 28672, 4): {"SIZE": 2, "BLOCK": 4096, "num_warps": 8},
+            (0, 24576, 4): {"SIZE": 2, "BLOCK": 4096, "num_warps": 8},
             (0, 32768, 4): {"SIZE": 2, "BLOCK": 8192, "num_warps": 8},
             (ANY, 32768, 2): {**SAMPLED, "PACKED": True, "num_warps": 16, "maxnreg": 64},
             (ANY, 32768, 4): {"SIZE": 4, "BLOCK": 2048, "num_warps": 4},
