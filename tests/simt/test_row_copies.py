@@ -106,7 +106,7 @@ def test_gradients_of_norms(centered: bool, given: bool) -> None:
     signature |= dict.fromkeys(strides, "i32:16") | {"rows": "i32", "length": "i32:16"}
     kernel = row_norm_backward_kernel
     none = {name.name: None for name in kernel.parameters if name.name not in signature}
-    sizes = {"STAGES": 2, "ROWS": 1, "BLOCK": 16384, "SIZE": 1}
+    sizes = {"STAGES": 2, "ROWS": 1, "BLOCK": 16384, "TILES": 1, "SIZE": 1}
     constants = none | {"CENTERED": centered, "EPS": 1e-5} | sizes
     dy, x = (numbers(rows, n, dtype=np.float16, seed=seed) for seed in (1, 2))
     weight = numbers(n, dtype=np.float16, seed=3)

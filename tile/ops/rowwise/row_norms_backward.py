@@ -15,6 +15,7 @@ from tile.errors import ArgumentValueError
 from tile.ops.core.call import Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.column_sums import column_sums
+from tile.ops.core.operand import Operand
 from tile.ops.core.row_tiles import row_tile
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.described_rows import described_rows, shared_rows
@@ -22,6 +23,7 @@ from tile.ops.rowwise.few_rows_backward import few_rows_backward
 from tile.ops.rowwise.row_norm_gradient import row_norm_backward_kernel
 from tile.ops.rowwise.row_norms import LONGEST, require_block
 from tile.ops.rowwise.row_sums import SAMPLE
+from tile.ops.rowwise.tiled_rows import tiled_rows
 
 # Of a tile of short rows, if each program has FEWEST_TILES of those: the gradient of layer norm of
 # 16384 x 2048 takes 55 us, by 2048 elements 67, but that of 1000 x 2048 9.6 and 8.3.
@@ -40,7 +42,8 @@ WARPS = Table(
     },
 )
 # Elements of blocks of layer norm whose statistics are computed by a sample, if they have 16 bits:
-# 8192 x 8192 107 us, without 114; of 8192 x 16384 240 and 217 (H200, 2026-11-30).
+# 8192 x 8192 107 us, without 114; of 8192 x 16384 240 and 217; and those of rows of ELEMENTS that
+# TMA copies: 4096 x 4096 29.3 us, copied by threads 30.6 (H200, 2026-11-30).
 SAMPLED = 8192
 # Rows of RMS norm that are loaded two iterations early, given rstd: 8192 x 16384 197 us, one 209.
 # If rstd is computed, two are slower, 213 and 210 (H200, 2026-11-30).
@@ -80,42 +83,66 @@ def row_norm_backward(
         arrays = (dy, x, weight, statistics.get("mean"), statistics["rstd"])
         few_rows_backward(call, arrays, rows, dy_rows.stride, dx, kind, sums)
         return (dx.value, *(each.value for each in sums))
-    is_small = rows.count * length < FEWEST_TILES * FEW * ELEMENTS
-    elements = ELEMENTS // 2 if is_small else ELEMENTS
-    tiles = row_tile(call.backend, rows, LONGEST, elements, WARPS)
-    is_whole, has_statistics = length == tiles["BLOCK"], statistics["rstd"] is not None
-    choose = described_rows if is_whole else shared_rows
-    config = choose(call, source, gradient, centered=centered, has_statistics=has_statistics)
-    size = int(config.get("SIZE", 1))
-    if size > 1:
-        block = tile.next_power_of_2(length // size)
-        shares = {"SIZE": size, "SPAN": length // size, "num_ctas": size}
-        tiles = {"ROWS": 1, "BLOCK": block, **WARPS.select(call.backend, block), **shares}
-    count_tiles = tile.cdiv(rows.count, tiles["ROWS"])
-    if config:
-        programs = min(int(config["programs"]) // size, count_tiles)
-    else:
-        most = int(PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"])
-        iterations = max(1, tile.cdiv(count_tiles, most))
-        programs = tile.cdiv(count_tiles, iterations)  # no more than take as many
-    parts = [call.new((programs, length), kind) for _ in range(count)]
-    is_sampled = source.dtype.itemsize == 2 and ELEMENTS < tiles["BLOCK"] <= SAMPLED
-    is_described = is_whole and bool(config)
-    is_deep = has_statistics and not centered and length in DEEP
+    has_statistics = statistics["rstd"] is not None
+    count_programs, size, constants = _programs(call, source, gradient, centered, has_statistics)
+    parts = [call.new((count_programs, length), kind) for _ in range(count)]
     if rows.count and length:
-        launch(row_norm_backward_kernel, (programs * size,), dependent=True)(
+        launch(row_norm_backward_kernel, (count_programs * size,), dependent=True)(
             *(dy, x, weight, statistics.get("mean"), statistics["rstd"]),
             *(dx.value, parts[0].value, parts[1].value if centered else None),
             *(dy_rows.stride, rows.stride, length, rows.count, length),
             CENTERED=centered,
             EPS=eps,
-            SAMPLE=SAMPLE if is_sampled else 0,
-            WHOLE=is_whole,
-            STAGES=config["STAGES"] if config else 3 if is_deep else 2,
-            DESCRIBED=is_described,
-            tma="pointers+strips" if is_described else None,
-            **tiles,
+            **constants,
         )
     if length:
         column_sums(*itertools.chain.from_iterable(zip(parts, sums, strict=True)))
     return (dx.value, *(each.value for each in sums))
+
+
+def _programs(
+    call: Call, x: Operand, dy: Operand, centered: bool, has_statistics: bool
+) -> tuple[int, int, dict[str, Any]]:
+    """Return how many programs, or clusters, have shares of the rows, and the size of a cluster.
+
+    And the constants and options of their launch.
+    """
+    rows, length, is_short = x.rows(), x.shape[-1], x.dtype.itemsize == 2
+    is_small = rows.count * length < FEWEST_TILES * FEW * ELEMENTS
+    elements = ELEMENTS // 2 if is_small else ELEMENTS
+    tiles = row_tile(call.backend, rows, LONGEST, elements, WARPS)
+    is_sampled = is_short and ELEMENTS < tiles["BLOCK"] <= SAMPLED
+    is_whole = length == tiles["BLOCK"]
+    choose = described_rows if is_whole else shared_rows
+    config = dict(choose(call, x, dy, centered=centered, has_statistics=has_statistics))
+    is_described, size = is_whole and bool(config), config.get("SIZE", 1)
+    if size > 1:
+        block = tile.next_power_of_2(length // size)
+        shares = {"SIZE": size, "SPAN": length // size, "num_ctas": size}
+        tiles = {"ROWS": 1, "BLOCK": block, **WARPS.select(call.backend, block), **shares}
+    elif is_described:
+        is_sampled = is_short and ELEMENTS <= length <= SAMPLED
+    elif not config and (config := tiled_rows(call, x, dy, centered=centered)):
+        is_described, is_sampled = config.pop("DESCRIBED"), config.pop("SAMPLED")
+        is_whole = length == config["TILES"] * config["BLOCK"]
+        tiles = {name: config[name] for name in config if name not in ("STAGES", "programs")}
+    count_tiles = tile.cdiv(rows.count, tiles["ROWS"])
+    if config:
+        programs = min(config["programs"] // size, count_tiles)
+    else:
+        most = PROGRAMS.select(call.backend, tiles["ROWS"] * tiles["BLOCK"])["programs"]
+        iterations = max(1, tile.cdiv(count_tiles, most))
+        programs = tile.cdiv(count_tiles, iterations)  # no more than take as many
+    is_deep = has_statistics and not centered and length in DEEP
+    return (
+        programs,
+        size,
+        {
+            "SAMPLE": SAMPLE if is_sampled else 0,
+            "WHOLE": is_whole,
+            "STAGES": config["STAGES"] if config else 3 if is_deep else 2,
+            "DESCRIBED": is_described,
+            "tma": "pointers+strips" if is_described else None,
+            **tiles,
+        },
+    )
