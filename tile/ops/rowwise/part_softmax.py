@@ -40,7 +40,7 @@ PARTS = Table(
             (65536, 4): {"SIZE": 4, "BLOCK": 4096, "num_warps": 8},
             (102400, 2): {"SIZE": 8, "BLOCK": 2048, "STAGED": True, "num_warps": 4, "maxnreg": 64},
             (131072, 2): {"SIZE": 8, "BLOCK": 2048, "STAGED": True, "num_warps": 4, "maxnreg": 80},
-            (131072, 4): {"SIZE": 8, "BLOCK": 8192, "num_warps": 8},
+            (131072, 4): {"SIZE": 8, "BLOCK": 4096, "num_warps": 8},
             (ANY, ANY): {},
         },
     },
