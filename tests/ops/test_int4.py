@@ -15,6 +15,7 @@ from tile.ops.linear import int4_expanded, int4_rows
 from tile.ops.linear.configurations import PROGRAMS
 from tile.ops.linear.int4_expanded import EXPANDED_BYTES
 from tile.ops.linear.int4_matmul import EXPANDED_ROWS, REGISTER_ROWS
+from tile.ops.linear.int4_tile_sizes import fastest_tiles, runs_at_once
 
 DTYPES = ["float16", "bfloat16"]
 
@@ -36,6 +37,53 @@ def test_configurations_of_a_gpu(
     expected = reference_of(tile.ops.int4_matmul)(a, packed, scales)
     error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
     assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
+
+
+@crossed(
+    {
+        "group": [32, 64, 128, 256],
+        "rows": [70, 130, 200],
+        "backend": ["interp", "interp:wgmma"],
+        "dtype": DTYPES,
+    }
+)
+def test_tiles_of_more_rows(
+    backend: str, rows: int, group: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes a group, or those weights of one that are in the low or high bits of bytes."""
+    monkeypatch.setitem(PROGRAMS, "interp", 4)
+    random = np.random.default_rng(0)
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
+    weights = random.standard_normal((150, 768)).astype(kind) / 64
+    a = random.standard_normal((rows, 768)).astype(kind)
+    with tile.backend(backend):
+        packed, scales = tile.ops.pack_int4(weights, group)
+        tile.ops.int4_matmul.plans.clear()
+        result = tile.ops.int4_matmul(a, packed, scales).astype(np.float64)
+        tile.ops.int4_matmul.plans.clear()
+    expected = reference_of(tile.ops.int4_matmul)(a, packed, scales)
+    error = np.linalg.norm(result - expected) / np.linalg.norm(expected)
+    assert error < (6e-3 if dtype == "bfloat16" else 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chosen"),
+    [
+        ((128, 8192, 8192), (128, 2)),
+        ((192, 4096, 4096), (192, 4)),
+        ((256, 5120, 5120), (256, 3)),
+        ((384, 5120, 5120), (128, 1)),
+        ((512, 14336, 4096), (256, 1)),
+    ],
+)
+def test_tiles_of_an_h200(sizes: tuple[int, int, int], chosen: tuple[int, int]) -> None:
+    config, splits = fastest_tiles(sizes, 132)
+    assert (config["BLOCK_M"], splits) == chosen
+
+
+def test_tiles_that_run_at_once() -> None:
+    assert runs_at_once("nvptx", 1024, 4096) and not runs_at_once("nvptx", 1024, 8192)
+    assert not runs_at_once("interp", 1024, 128)
 
 
 @crossed(

@@ -72,6 +72,21 @@ def test_ptx_is_assembled(case: Case, compiled: dict[str, str]) -> None:
         assemble(text, "sm_90a")
 
 
+@pytest.mark.parametrize("rows", [32, 64, 128, 256])
+def test_weights_of_tiles_are_converted_while_a_dot_is_in_flight(
+    rows: int, thread_ir: list[str]
+) -> None:
+    """An iteration has one dot, after which it waits for that of the iteration before."""
+    packed = np.zeros((64, 8192, 64), np.uint8).swapaxes(0, 1)
+    with tile.backend("nvptx:sm_90a"):
+        scales = np.zeros((64, 8192), np.float32).T
+        tile.ops.int4_matmul(np.zeros((rows, 8192), np.float16), packed, scales)
+    text = thread_ir[0]
+    loop = text[text.index("for %step") : text.index("yield")]
+    assert loop.count(" = wgmma ") == 1 and loop.count("{pending = 1} : frag") == 1
+    assert loop.count("tma_load") == 1
+
+
 def test_weights_are_expanded_while_a_dot_is_in_flight(
     thread_ir: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

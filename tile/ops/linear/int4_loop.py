@@ -45,6 +45,8 @@ PART_BF16 = tl.constexpr(part_conversion("bf16x2", 0x43, 0x3F80, 0xC308))
 @tile.jit
 def part_of_weights(packed, shift, multiplier, ELEMENT: tl.constexpr):
     """Return (q - 8) * multiplier of the four bits of each byte from bit `shift` on, 0 or 4."""
+    if tl.float32 == ELEMENT:
+        return ((packed >> shift & 15).to(tl.float32) - 8.0) * multiplier
     CONVERSION: tl.constexpr = PART_F16 if tl.float16 == ELEMENT else PART_BF16
     return tl.inline_asm_elementwise(
         CONVERSION,

@@ -20,13 +20,16 @@ from tile.ops.core.call_plans import planned
 from tile.ops.core.reference import Array
 from tile.ops.linear.int4_expanded import matmul_by_expansion
 from tile.ops.linear.int4_rows import int4_rows
+from tile.ops.linear.int4_tile_sizes import runs_at_once
 from tile.ops.linear.int4_tiles import int4_tiles
 from tile.ops.linear.int4_weights import FLOATS, GROUPS, U8, by_groups
 from tile.ops.linear.splits import check_splits
 
-# Rows from which on weights are expanded first, by backend, for 16-bit types: 512 rows by 8192 x
-# 8192 weights take 131 us in tiles and 137 expanded, 1024 rows 256 and 209 (H200, 2026-11-30).
-EXPANDED_ROWS = {"nvptx": 513}
+# Rows from which on weights are expanded first, by backend, for 16-bit types, and those for results
+# whose tiles all run at once: 768 rows by 8192 x 8192 take 185 us in tiles and 178 expanded, 1024
+# rows by 5120 x 5120 120 and 92, but by 4096 x 14336 187 and 219 (H200, float16, 2026-11-30).
+EXPANDED_ROWS = {"nvptx": 769}
+EXPANDED_AT_ONCE = 1025
 # Rows of 16-bit types up to which weights stay in registers, by backend.
 REGISTER_ROWS = {"nvptx": 16}
 
@@ -59,6 +62,8 @@ def int4_matmul(
     check_splits(call, splits)
     result = call.output("out", out, (m, n), left.dtype).contiguous()
     many = m >= EXPANDED_ROWS.get(call.backend, m + 1) and splits is None
+    if many and m < EXPANDED_AT_ONCE:
+        many = not runs_at_once(call.backend, m, n)
     if result.size and many and k and left.dtype != F32:
         matmul_by_expansion(call, left, weights, scaling, result)
     elif result.size and m <= REGISTER_ROWS.get(call.backend, 0) and k and left.dtype != F32:

@@ -2,8 +2,10 @@
 
     out[m, n] = sum over k of scale[n, k // group] * (q[n, k] - 8) * a[m, k]
 
-With few rows of a, the sums of a group are scaled in float32. With more, that would wait for the
-matmul of each group: weights are scaled in the type of a, times 2 ** 4 (for float16, scales are
+A program computes the transpose of its tile, whose columns are up to 256 rows of a, so that few
+programs convert the same weights. While tensor cores multiply by the weights of an iteration,
+threads convert those of the next one: an iteration has one dot, which stays in flight into the next
+one. Weights are scaled in the type of a, times 2 ** 4 (for float16, scales are
 2 ** -18 to 2 ** 8). Programs share the inner axis where a result has few tiles (splits.py).
 """
 
@@ -13,26 +15,13 @@ import tile
 import tile.language as tl
 from tile.ops.core.call import F32, Call, Operand
 from tile.ops.core.call_plans import launch
-from tile.ops.core.tables import ANY, Table
-from tile.ops.linear.configurations import tiles
 from tile.ops.linear.int4_conversion import weights_of
+from tile.ops.linear.int4_loop import part_of_weights
+from tile.ops.linear.int4_tile_sizes import tiles_and_splits
 from tile.ops.linear.int4_weights import GROUPS, SHIFT
-from tile.ops.linear.matmul_tiles import tile_position
-from tile.ops.linear.splits import add_contiguous_splits, splits_of
-
-# By M. WEIGHTS_LEFT: a program computes the transpose of its tile, so that weights are the operand
-# that the tensor cores take from registers. Not measured.
-TABLE = Table(
-    {(ANY,): {**tiles(16, 32, 32), "WEIGHTS_LEFT": False, "SCALE_SUMS": True}},
-    {
-        "nvptx": {
-            (16,): {**tiles(16, 64, 128, stages=4), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
-            (64,): {**tiles(64, 64, 128), "WEIGHTS_LEFT": True, "SCALE_SUMS": True},
-            (ANY,): {**tiles(256, 128, 128, 8), "WEIGHTS_LEFT": True, "SCALE_SUMS": False},
-        }
-    },
-)
-RESIDENT = 4  # programs with few rows that one multiprocessor runs at a time
+from tile.ops.linear.matmul_tiles import column_parts, store_tile, tile_position
+from tile.ops.linear.splits import add_contiguous_splits
+from tile.ops.linear.strided import INT32_LIMIT
 
 
 @tile.jit
@@ -51,55 +40,59 @@ def int4_matmul_kernel(
     scale_group,
     span,
     WEIGHTS: tl.constexpr,
+    WIDE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
-    WEIGHTS_LEFT: tl.constexpr,
-    SCALE_SUMS: tl.constexpr,
 ):
+    """WEIGHTS: of a group. BLOCK_K: of a step, a group or a part of its half with low or high bits.
+
+    span: of a program.
+    """
+    WHOLE: tl.constexpr = BLOCK_K == WEIGHTS
+    BYTES: tl.constexpr = BLOCK_K // 2 if WHOLE else BLOCK_K
+    ELEMENT: tl.constexpr = a_ptr.dtype.element_ty
     tile_row, tile_column = tile_position(M, N, BLOCK_M, BLOCK_N, GROUP)
-    split = tl.program_id(1)
-    row = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    begin = tl.program_id(1) * span
+    tl.assume(begin >= 0)
+    # Extents of tiles are powers of two; wgmma computes only those columns that are stored.
+    ROWS: tl.constexpr = 1 << (BLOCK_M - 1).bit_length()
+    row = tile_row * BLOCK_M + tl.arange(0, ROWS)
     column = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
-    byte = tl.arange(0, BLOCK_K // 2)
-    a_rows = a_ptr + (row % M).to(tl.int64)[:, None] * a_row + byte[None, :]
-    weights = packed_ptr + (column % N).to(tl.int64)[:, None] * weight_row + byte[None, :]
-    scales = scale_ptr + (column % N).to(tl.int64) * scale_row
-    total = tl.zeros(
-        (BLOCK_N if WEIGHTS_LEFT else BLOCK_M, BLOCK_M if WEIGHTS_LEFT else BLOCK_N),
-        dtype=tl.float32,
-    )
-    for k in range(split * span, min(K, (split + 1) * span), BLOCK_K):
+    a_rows = (row % M)[:, None]
+    if WIDE:
+        a_rows = a_rows.to(tl.int64)
+    a_tile = a_ptr + a_rows * a_row + (begin + tl.arange(0, BLOCK_K))[None, :]
+    source = (column % N).to(tl.int64)
+    weights = packed_ptr + source[:, None] * weight_row + tl.arange(0, BYTES)[None, :]
+    scales = scale_ptr + source * scale_row
+    total = tl.zeros((BLOCK_N, ROWS), dtype=tl.float32)
+    end = min(K, begin + span)
+    for step in range(0, end - begin, BLOCK_K):
+        k = begin + step
         group = tl.cast(k // WEIGHTS, tl.int64)
-        scale = tl.load(scales + group * scale_group)
-        multiplier = None if SCALE_SUMS else (scale * SHIFT)[:, None]
-        # A part of a group begins at a vector.
-        packed = weights + group * weight_group + tl.multiple_of(k % WEIGHTS // 2, 16)
-        low, high = weights_of(tl.load(packed), multiplier, a_ptr.dtype.element_ty)
-        # The elements of a group in the low bits, and those in the high bits.
-        first = k - k % WEIGHTS // 2 if BLOCK_K < WEIGHTS else k
-        a_low, a_high = tl.load(a_rows + first), tl.load(a_rows + first + WEIGHTS // 2)
-        if not SCALE_SUMS:
-            if WEIGHTS_LEFT:
-                total = tl.dot(low, tl.trans(a_low), total)
-                total = tl.dot(high, tl.trans(a_high), total)
-            else:
-                total = tl.dot(a_low, tl.trans(low), total)
-                total = tl.dot(a_high, tl.trans(high), total)
-        elif WEIGHTS_LEFT:
-            part = tl.dot(high, tl.trans(a_high), tl.dot(low, tl.trans(a_low)))
-            total += part * scale[:, None]
+        at = group * weight_group
+        if not WHOLE:
+            at += tl.multiple_of(k % (WEIGHTS // 2), 16)  # it begins at a vector
+        packed = tl.load(weights + at)
+        multiplier = (tl.load(scales + group * scale_group) * SHIFT)[:, None]
+        if WHOLE:
+            low, high = weights_of(packed, multiplier, ELEMENT)
+            w = tl.join(low, high).permute(0, 2, 1).reshape(BLOCK_N, BLOCK_K)
         else:
-            part = tl.dot(a_high, tl.trans(high), tl.dot(a_low, tl.trans(low)))
-            total += part * scale[None, :]
-    if not SCALE_SUMS:
-        total *= 1.0 / SHIFT
-    if WEIGHTS_LEFT:
-        total = tl.trans(total)
-    at = (split.to(tl.int64) * M + row)[:, None] * N + column[None, :]
-    inside = (row < M)[:, None] & (column < N)[None, :]
-    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=inside)
+            shift = k % WEIGHTS // (WEIGHTS // 2) * 4
+            w = part_of_weights(packed, shift, multiplier, ELEMENT)
+        total = tl.dot(w, tl.trans(tl.load(a_tile)), total)
+        a_tile += BLOCK_K
+    out = out_ptr + tl.program_id(1).to(tl.int64) * M * N
+    totals = column_parts(total, BLOCK_M)
+    first = tile_row * BLOCK_M
+    for i in tl.static_range(len(totals)):
+        part = tl.trans(totals[i] * (1.0 / SHIFT))
+        row = first + tl.arange(0, part.shape[0])
+        store_tile(part, out, row, column, M, N, N, 1)
+        first += part.shape[0]
 
 
 def int4_tiles(
@@ -108,18 +101,17 @@ def int4_tiles(
     """Write the matmul of `a` and packed weights to `result`."""
     (m, k), n, groups = a.shape, packed.shape[0], scales.shape[1]
     group = k // max(1, groups) or GROUPS[0]
-    config = dict(TABLE.select(call.backend, m))
-    config["BLOCK_K"] = min(config["BLOCK_K"], group)
+    config, wanted = tiles_and_splits(call, a.dtype, (m, n, k), group, splits)
     count = tile.cdiv(m, config["BLOCK_M"]) * tile.cdiv(n, config["BLOCK_N"])
     steps = tile.cdiv(k, config["BLOCK_K"])
-    resident = RESIDENT if config["BLOCK_M"] <= 64 else 1
-    splits = splits_of(call, splits, tile.cdiv(count, resident), steps)
-    span = max(1, tile.cdiv(steps, splits)) * config["BLOCK_K"]
+    span = max(1, tile.cdiv(steps, wanted))
+    splits = max(1, tile.cdiv(steps, span))
     parts = result if splits == 1 else call.new((splits, m, n), F32)
     launch(int4_matmul_kernel, (count, splits))(
         *(a.value, packed.value, scales.value, parts.value),
-        *(m, n, k, a.rows().stride, *packed.strides[:2], *scales.strides, span),
+        *(m, n, k, a.strides[0], *packed.strides[:2], *scales.strides, span * config["BLOCK_K"]),
         WEIGHTS=group,
+        WIDE=m * a.strides[0] >= INT32_LIMIT,
         **config,
     )
     if splits > 1:
