@@ -9,7 +9,7 @@ import tile
 from tile.ops.core.call import F32, Call
 from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import ANY, Table
-from tile.ops.linear.configurations import PROGRAMS, tiles
+from tile.ops.linear.configurations import PROGRAMS, dependent, tiles
 from tile.ops.linear.splits import splits_of
 
 # By M, for few rows: two programs of 64 rows of weights run on a multiprocessor at a time. The
@@ -18,10 +18,10 @@ FEW = Table(
     {(ANY,): tiles(16, 32, 32)},
     {
         "nvptx": {
-            (16,): tiles(16, 64, 128, stages=4),  # of float32; others have int4_rows.py
-            (32,): tiles(32, 64, 128, stages=4),
-            (48,): tiles(48, 64, 128, stages=4),
-            (ANY,): tiles(64, 64, 128),
+            (16,): dependent(16, 64, 128, stages=4),  # of float32; others have int4_rows.py
+            (32,): dependent(32, 64, 128, stages=4),
+            (48,): dependent(48, 64, 128, stages=4),
+            (ANY,): dependent(64, 64, 128),
         }
     },
 )
@@ -88,7 +88,7 @@ def fastest_tiles(sizes: tuple[int, int, int], programs: int) -> tuple[dict[str,
         return total + (splits > 1) * (ADDING + splits * m * n * 8 / ADDING_RATE)
 
     each, splits = min(product(MANY, range(1, MOST_SPLITS + 1)), key=time)
-    return tiles(each.rows, WEIGHT_ROWS, each.step, WARPS, each.stages), splits
+    return dependent(each.rows, WEIGHT_ROWS, each.step, WARPS, each.stages), splits
 
 
 def runs_at_once(backend: str, m: int, n: int) -> bool:
