@@ -36,7 +36,7 @@ LEAST_SPLITS = 3
 # Of results that are computed as their transpose: fitted to the times of 55 shapes without splits
 # and with two and three, of which this choice takes 1.002 times the least (docs/notes/ops.md, "Few
 # rows"; H200, bfloat16, 2026-11-30).
-PAIRS = 66
+PAIRS = AT_ONCE // 2
 PAIR_RATE, DEVICE_RATE = 75e3, 4.6e6  # bytes a microsecond
 ADDING = 3.5  # microseconds, of a second kernel
 MOST_SHARED = 3  # programs of a tile
