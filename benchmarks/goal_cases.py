@@ -15,6 +15,7 @@ from torch.nn import functional
 
 import tile
 import tile.ops
+from tile.ops.core.batched_grid import persistent_programs
 
 Tiles = tuple[int, int, int, int, int]  # BM, BN, BK, warps, stages
 PROGRAMS = 132  # of persistent kernels: the multiprocessors of an H200
@@ -73,9 +74,13 @@ class Matmul:
     def count(self, tiles: Tiles) -> int:
         return math.prod(map(math.ceil, (self.c.shape[0] / tiles[0], self.c.shape[1] / tiles[1])))
 
+    def persistent(self, tiles: Tiles) -> int:
+        """Return the number of programs, of which none has more tiles than by `PROGRAMS`."""
+        return persistent_programs(self.count(tiles), PROGRAMS)
+
     def pointers(self, peer: str, tiles: Tiles, persistent: bool = False) -> Run:
         module = kernels_of(peer, "goal_kernels")
-        programs = min(self.count(tiles), PROGRAMS) if persistent else self.count(tiles)
+        programs = self.persistent(tiles) if persistent else self.count(tiles)
         return functools.partial(
             module.pointers_kernel[(programs,)],
             *(self.a, self.b, self.bias, self.c, *self.sizes()),
@@ -91,7 +96,7 @@ class Matmul:
     def columns(self, tiles: Tiles) -> Run:
         """Return a persistent matmul whose tiles may have any number of columns."""
         return functools.partial(
-            kernels_of("tile", "goal_kernels").columns_kernel[(min(self.count(tiles), PROGRAMS),)],
+            kernels_of("tile", "goal_kernels").columns_kernel[(self.persistent(tiles),)],
             *(self.a, self.b, self.c, *self.sizes()),
             **constants(tiles),
             COLUMNS=1 << (tiles[1] - 1).bit_length(),
@@ -105,7 +110,7 @@ class Matmul:
         make = module.TensorDescriptor.from_tensor
         a, b, c = map(make, (self.a, self.b, self.c), blocks)
         return functools.partial(
-            module.descriptors_kernel[(min(self.count(tiles), PROGRAMS),)],
+            module.descriptors_kernel[(self.persistent(tiles),)],
             *(a, b, self.bias, c, *self.sizes()),
             **constants(tiles),
             IMPRECISE=self.imprecise,

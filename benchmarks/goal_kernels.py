@@ -139,8 +139,9 @@ def descriptors_kernel(
         column = number % (GROUP * columns) // height * BN
         total = tl.zeros((BM, BN), dtype=tl.float32)
         for k in range(0, K, BK):
+            x = a.load([row, k])
             y = b.load([column, k]).trans() if B_BY_COLUMNS else b.load([k, column])
-            total = tl.dot(a.load([row, k]), y, total, max_num_imprecise_acc=IMPRECISE)
+            total = tl.dot(x, y, total, max_num_imprecise_acc=IMPRECISE)
         if GELU:
             total = gelu(total + tl.load(bias_ptr + column + tl.arange(0, BN))[None, :])
         c.store([row, column], total.to(c.dtype))

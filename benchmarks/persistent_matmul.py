@@ -19,6 +19,7 @@ import torch
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import persistent_programs
 
 BM, BN, BK, GROUP = 128, 256, 64, 8
 BURST, REST = 8.0, 0.03  # ms of work, and seconds between
@@ -52,7 +53,8 @@ def calls_of(shape: tuple[int, int, int], stages: list[int]) -> dict[str, Callab
     calls["torch"]()
     describe = tile.TensorDescriptor.from_tensor
     operands = describe(a, [BM, BK]), describe(b, [BK, BN]), describe(c, [BM, BN])
-    programs = torch.cuda.get_device_properties(0).multi_processor_count
+    processors = torch.cuda.get_device_properties(0).multi_processor_count
+    programs = persistent_programs(tile.cdiv(m, BM) * tile.cdiv(n, BN), processors)
 
     def call(choice: bool | None, count: int) -> object:
         return matmul[(programs,)](

@@ -1,4 +1,4 @@
-"""Ops of more batches than the second axis of a grid takes: here 3 in place of 65535."""
+"""Grids: batches, more than the second axis takes (here 3, not 65535), and persistent programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tile
 import tile.ops
@@ -129,3 +131,14 @@ def test_sequences(few: Callable[..., None], window: int | None, causal: bool) -
     )
     arrays = dout, q, k, v, out.astype(np.float16), sums.astype(np.float32)
     few(tile.ops.varlen_attention_backward, *arrays, *fixed, max(lengths), causal, window=window)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 300), st.sampled_from([1, 2, 4]))
+def test_persistent_programs_are_as_few_as_take_no_more_tiles(tiles, half, cluster):
+    most = 4 * half  # a multiple of each cluster
+    programs = batched_grid.persistent_programs(tiles, most, cluster)
+    rounds = -(-tiles // most)
+    assert programs <= most and programs % cluster == 0
+    assert -(-tiles // programs) == rounds
+    fewer = programs - cluster
+    assert fewer == 0 or -(-tiles // fewer) > rounds

@@ -11,6 +11,7 @@ from typing import Any
 
 import tile
 import tile.language as tl
+from tile.ops.core.batched_grid import persistent_programs
 from tile.ops.core.call_plans import launch
 from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.im2col_configuration import stores_rows
@@ -83,7 +84,7 @@ def im2col_convolution(conv: Convolution, grid: tuple[int, int, int], **options:
     count = conv.filters.shape[0]
     extents = (batches, *conv.x.shape[1:3], p, q, conv.x.shape[3], count * conv.groups, p * q)
     tiles, programs = grid[0] * grid[1], options.pop("PERSISTENT", 0)
-    launch(im2col_conv2d_kernel, (min(tiles, programs or tiles), grid[2]))(
+    launch(im2col_conv2d_kernel, (persistent_programs(tiles, programs or tiles), grid[2]))(
         *(*conv.arrays, *extents, conv.x.strides, *conv.starts[1:]),
         *((k if dense else c, down, right), conv.out.strides),
         tiles=tiles,

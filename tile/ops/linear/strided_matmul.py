@@ -12,7 +12,7 @@ from typing import Any
 
 import tile
 import tile.language as tl
-from tile.ops.core.batched_grid import batched_grid
+from tile.ops.core.batched_grid import batched_grid, persistent_programs
 from tile.ops.core.call import F32, I8, I32, Call, accumulator
 from tile.ops.core.call_plans import launch
 from tile.ops.core.new_arrays import DType
@@ -78,7 +78,8 @@ def strided_matmul(
         a, b, target = b.transposed(), a.transposed(), target.transposed()
     grid, order = batched_grid(tiles, batches)
     if persistent:
-        grid, order = (min(tiles * batches, PROGRAMS[call.backend]), 1), {}
+        most, cluster = PROGRAMS[call.backend], config.get("num_ctas", 1)
+        grid, order = (persistent_programs(tiles * batches, most, cluster), 1), {}
     launch(matmul_kernel, (*grid, splits))(
         *(a.value, b.value, None if several else bias, target.value, rows, columns, k),
         *(*a.strides, *b.strides, batches * m * n, *target.strides, max(span, 1)),

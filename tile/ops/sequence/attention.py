@@ -18,7 +18,7 @@ import numpy as np
 import tile
 import tile.language as tl
 from tile.ops.core.autograd import differentiable
-from tile.ops.core.batched_grid import batched_grid
+from tile.ops.core.batched_grid import batched_grid, persistent_programs
 from tile.ops.core.call import F32, Call, accumulator
 from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.new_arrays import Shape
@@ -117,7 +117,9 @@ def attention(
         parts, span, values, part_logs = 1, None, result, logs
         suits = not config.get("FIRST_MAXIMUM") and call.describes(source)
         if suits and _suits(several, queries, batches * heads, causal):
-            config, grid = several, (several["PROGRAMS"],)
+            blocks = tile.cdiv(queries, several["BLOCK_M"]) // (2 if causal else 1)
+            config = several
+            grid = (persistent_programs(batches * heads * blocks, several["PROGRAMS"]),)
         else:
             blocks = tile.cdiv(queries, config["BLOCK_M"])
             if described and contiguous:
