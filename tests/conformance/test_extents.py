@@ -70,7 +70,7 @@ SAMPLE = (I1, U8, I32, BF16, F32, F64)
 
 def elementwise() -> Iterator[Case]:
     """Each operation on one type and shape."""
-    special = {"select", "cmp", "cast", "bitcast", "table", "extern_elementwise"}
+    special = {"select", "cmp", "cast", "bitcast", "launder", "table", "extern_elementwise"}
     declared = (d for d in OPS if d.elementwise and Level.TILE in d.levels)
     for index, defn in enumerate(d for d in declared if d.name not in special):
         ty = with_shape(SHAPES[index % 3], defn.accepts[index % len(defn.accepts)])
@@ -80,6 +80,7 @@ def elementwise() -> Iterator[Case]:
     yield Case(OPS["cmp"], (x, x), {"predicate": "lt"})
     yield Case(OPS["cast"], (x,), {"to": F16})
     yield Case(OPS["bitcast"], (x,), {"to": I32})
+    yield Case(OPS["launder"], (with_element(x, BF16), with_element(x, I32)))
     yield Case(OPS["table"], (with_element(x, I32),), {"of": U8, "entries": (3, 1, 4, 1)})
     log1p = SYMBOLS["__nv_log1pf"]
     ulp = max(log1p.ulp, LEAST_ULP)

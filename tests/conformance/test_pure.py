@@ -134,6 +134,11 @@ def cast(defn: OpDef) -> Iterator[Case]:
             yield Case(defn, (with_shape(shape, source),), {"to": to, "rounding": rounding})
 
 
+def launders(defn: OpDef) -> Iterator[Case]:
+    for element, shape in itertools.product(defn.accepts, SHAPES):
+        yield Case(defn, (with_shape(shape, element), with_shape(shape, I32)))
+
+
 def bitcast(defn: OpDef) -> Iterator[Case]:
     for source, to in itertools.product(defn.accepts, defn.accepts):
         if source.bits == to.bits:
@@ -271,6 +276,7 @@ MAKERS: dict[str, Any] = {
     "max": extremum,
     "extern_elementwise": externs,
     "cast": cast,
+    "launder": launders,
     "bitcast": bitcast,
     "hint": lambda d: with_attributes(d, (4, 8), [{"constant": (1, 1)}]),
     "splat": lambda d: with_attributes(d, (), [{"shape": (8,)}, {"shape": (2, 4, 8)}]),

@@ -147,6 +147,25 @@ def test_gathers_of_clusters() -> None:
         gather(sketch.build, x, 3)
 
 
+def test_values_are_laundered_behind_a_scalar() -> None:
+    sketch = Sketch("tile<8xf16>", "f32", "i64", "ptr<f32>", "i32")
+    x, number, wide, pointer, count = sketch.args
+    launder = tl.extra.cuda.launder.emit
+    assert launder(sketch.build, x, number).type == x.type
+    assert launder(sketch.build, wide, count).type == wide.type
+    assert [line.partition(" = ")[2].split()[0] for line in sketch.text()] == [
+        "bitcast",
+        "splat",
+        "launder",
+        "launder",
+    ]
+    for wrong in (x, wide, pointer):
+        with pytest.raises(CompilationError, match="launder waits for a scalar of 32 bits"):
+            launder(sketch.build, x, wrong)
+    with pytest.raises(CompilationError, match="launder takes numbers, not"):
+        launder(sketch.build, pointer, number)
+
+
 def test_prefetches_count_elements() -> None:
     sketch = Sketch("ptr<f32>", "i32", "tile<8xptr<f32>>")
     pointer, count, pointers = sketch.args

@@ -33,6 +33,9 @@ def uses(defn: OpDef) -> Iterator[Use]:
         for source, to in product(NUMBERS, NUMBERS):
             if source.bits == to.bits:
                 yield Use(defn, (fragment(source),), {"to": to})
+    elif defn.name == "launder":
+        for element in defn.accepts:
+            yield Use(defn, (fragment(element), fragment(I32)))
     elif defn.name == "table":
         for element in (U8, U16, U32, U64):
             yield Use(defn, (fragment(I32),), {"of": element, "entries": (3, 1, 4, 1)})

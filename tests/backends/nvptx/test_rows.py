@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 import tile
 import tile.language as tl
+from tests.backends.nvptx.assembling import assemble
 
 
 @tile.jit
@@ -73,3 +75,28 @@ def test_one_reciprocal_divides_a_row() -> None:
 def test_indices_are_compared_with_a_label_in_32_bits() -> None:
     text = ptx(is_label, "sm_90a", label_ptr="*i64", y_ptr="*fp32:16")
     assert text.count("setp.eq.b64") + text.count("setp.ne.b64") <= 1, "does the label fit?"
+
+
+@tile.jit
+def less_the_mean(x_ptr, y_ptr, BLOCK: tl.constexpr, LAUNDER: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    mean = tl.sum(x.to(tl.float32)) / BLOCK
+    if LAUNDER:
+        x = tl.extra.cuda.launder(x, mean)
+    tl.store(y_ptr + at, (x.to(tl.float32) - mean).to(y_ptr.dtype.element_ty))
+
+
+@pytest.mark.parametrize("element", ["fp16", "bf16"])
+def test_laundered_rows_stay_packed_across_a_barrier(element: str) -> None:
+    """64 elements of a thread take 32 registers while its warps exchange their sums, not 64."""
+    types = {"x_ptr": f"*{element}:16", "y_ptr": f"*{element}:16"}
+    registers = {}
+    for launder in (False, True):
+        constants = {"BLOCK": 8192, "LAUNDER": launder}
+        kernel = tile.compile(less_the_mean, types, constants, {"num_warps": 4}, "nvptx:sm_90a")
+        text = kernel.asm["ptx"]
+        assert text.count("xor.b32") == 32 * launder
+        (used,) = re.findall(r"Used (\d+) registers", assemble(text, "sm_90a"))
+        registers[launder] = int(used)
+    assert registers[True] <= 64 < 72 <= registers[False]

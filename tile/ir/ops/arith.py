@@ -18,7 +18,18 @@ from tile.ir import semantics
 from tile.ir.declare import elementwise, op, same_shape
 from tile.ir.descriptor_type import Descriptor
 from tile.ir.op_definition import OpDef, Trait
-from tile.ir.types import ALL, FLOATS, I1, INTEGERS, Pointer, Scalar, Type, require, with_element
+from tile.ir.types import (
+    ALL,
+    FLOATS,
+    I1,
+    I32,
+    INTEGERS,
+    Pointer,
+    Scalar,
+    Type,
+    require,
+    with_element,
+)
 from tile.short_repr import short_repr
 
 NUMBERS = (*INTEGERS, *FLOATS)
@@ -215,6 +226,27 @@ def select(condition: Type, x: Type, y: Type) -> Type:
     require(not isinstance(x, Descriptor), f"select is not defined on {x}; use an `if`")
     mask = with_element(x, I1)
     require(condition == mask, f"select of {x} takes a condition of type {mask}, not {condition}")
+    return x
+
+
+@op(
+    elementwise=True,
+    accepts=NUMBERS,
+    semantics=lambda x, after: x,
+    examples=(
+        "%x: tile<8xf16>, %n: tile<8xi32> | %r = launder %x, %n : tile<8xf16>",
+        "%x: i64, %n: i32 | %r = launder %x, %n : i64",
+    ),
+)
+def launder(x: Type, after: Type) -> Type:
+    """Return `x` as values of which the compilers behind an emitter know nothing before `after`.
+
+    What depends on the result is computed anew, behind `after`, and not kept from where the same
+    was computed of `x`: 16-bit floats so take half the registers that they do as f32.
+    """
+    require(x.element in NUMBERS, f"launder takes numbers, not {x}")
+    number = with_element(x, I32)
+    require(after == number, f"launder of {x} takes a number of type {number}, not {after}")
     return x
 
 

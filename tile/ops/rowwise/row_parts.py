@@ -84,21 +84,13 @@ def less(x, number, past, at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
 
 @tile.jit
 def widened_again(tiles, number):
-    """Return tiles of 16 bits, to be widened behind `number`, which is not negative.
+    """Return tiles of 16 bits, to be widened anew behind `number`, a scalar of 32 bits.
 
     The assembler must not know that they are the same: it would hold them as float32 until then.
     """
-    zero = (number.to(tl.int32, bitcast=True) >> 31).to(tl.int16)
     same = tiles[:0]
     for at in tl.static_range(len(tiles)):
-        bits = tl.inline_asm_elementwise(
-            "xor.b32 $0, $1, $2;",
-            *("=r,r,r", [tiles[at].to(tl.int16, bitcast=True), zero]),
-            dtype=tl.int16,
-            is_pure=True,
-            pack=2,
-        )
-        same += (bits.to(tiles[at].dtype, bitcast=True),)
+        same += (tl.extra.cuda.launder(tiles[at], number),)
     return same
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from tile.backends.nvptx.emit.float_bounds import lower_bound
 from tile.backends.nvptx.emit.function_builder import FunctionBuilder
 from tile.backends.nvptx.emit.inline_asm import assemble
-from tile.backends.nvptx.emit.vectors import elements, vector
+from tile.backends.nvptx.emit.vectors import (
+    as_integers,
+    elements,
+    from_integers,
+    pack,
+    unpack,
+    vector,
+)
 from tile.backends.nvptx.target import Architecture
 from tile.codegen.llvm import arith as llvm
 from tile.codegen.llvm.arith import each, element_of, function, suffix
@@ -181,6 +188,39 @@ def select(builder: FunctionBuilder, op: Operation) -> None:
     return builder.set(op, results)
 
 
+def launder(builder: FunctionBuilder, op: Operation) -> None:
+    """Invert those bits that are ones of a number that is 0, which ptxas cannot prove.
+
+    It takes an instruction for each register: elements that are packed in one stay so.
+    """
+    element = element_of(op)
+    values, after = (builder.of(value) for value in op.inputs)
+    per_register = _WORD // element.bits
+    if per_register > 1 and len(values) % per_register == 0:
+        packed = zip(pack(builder, element, values), after[::per_register], strict=True)
+        words = [_laundered(builder, word, number) for (_, word), number in packed]
+        return builder.set(op, unpack(builder, element, words))
+    results = []
+    for value, number in zip(values, after, strict=True):
+        words = [_laundered(builder, x, number) for x in as_integers(builder, element, value)]
+        results.append(from_integers(builder, element, words))
+    return builder.set(op, results)
+
+
+_WORD = 32  # bits of a register
+
+
+def _laundered(builder: FunctionBuilder, word: str, number: str) -> str:
+    """Return a register unchanged: at most 32 bits of a number are ones, so their count >> 6 is 0.
+
+    LLVM computes that once for all registers.
+    """
+    text = "{ .reg .b32 n; popc.b32 n, $1; shr.u32 $0, n, 6; }"
+    zero = assemble(builder, text, ["i32"], [("i32", number)])
+    operands = [("i32", word), ("i32", zero[0])]
+    return assemble(builder, "xor.b32 $0, $1, $2;", ["i32"], operands)[0]
+
+
 # Operations of f32 and f64 that ptxas expands to code with branches.
 BRANCHING = frozenset({arith.div_rn, math.sqrt_rn})
 
@@ -196,6 +236,7 @@ RULES: dict[OpDef, Rule] = {
     arith.min_: extremum,
     arith.max_: extremum,
     arith.select: select,
+    arith.launder: launder,
 }
 
 # Rules that take f32 and f64 only, and rules that take the narrow floats of the architecture.

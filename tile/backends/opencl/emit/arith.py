@@ -349,6 +349,7 @@ RULES: dict[OpDef, Rule] = {
     arith.const: const,
     arith.poison: const,
     arith.hint: forward,
+    arith.launder: forward,
     ops.thread.opaque: forward,
     arith.add: _binary("+", "!="),
     arith.sub: _binary("-", "!="),

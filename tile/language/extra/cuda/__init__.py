@@ -17,8 +17,8 @@ from typing import Any
 
 from tile.errors import CompilationError
 from tile.ir.builder import Builder
-from tile.ir.ops import arith, memory, program
-from tile.ir.types import F8E4M3B15, F16, F32, I32
+from tile.ir.ops import arith, memory, program, shape
+from tile.ir.types import F8E4M3B15, F16, F32, I32, Scalar
 from tile.language.base import compile_options
 from tile.language.base.builtin import builtin
 from tile.language.base.dtypes import spelled
@@ -36,6 +36,7 @@ __all__ = [
     "gdc_launch_dependents",
     "gdc_wait",
     "globaltimer",
+    "launder",
     "libdevice",
     "num_threads",
     "num_warps",
@@ -104,6 +105,30 @@ def cluster_gather(build: Builder, input: Operand | tuple[Operand, ...], size: A
     numbers = tuple(map(Tensor, op.results))
     groups = tuple(numbers[at : at + count] for at in range(0, len(numbers), count))
     return groups if isinstance(input, tuple) else groups[0]
+
+
+@builtin
+def launder(build: Builder, input: Operand, after: Operand) -> Tensor:
+    """Return `input`, of which the compiler of the target knows nothing before the scalar `after`.
+
+    It computes what depends on the result anew, behind `after`, in place of keeping what it
+    computed of `input` before: a row of 16-bit floats, which is summed up and read again by the
+    result, takes half the registers that it does as float32. `after` has 32 bits. Raises
+    `CompilationError` for other arguments.
+    """
+    name = "tl.extra.cuda.launder"
+    x = to_tensor(build, input, f"the input of {name}")
+    number = to_tensor(build, after, f"the after of {name}")
+    if number.shape or number.dtype.bits != I32.bits or not isinstance(number.dtype, Scalar):
+        raise CompilationError(f"{name} waits for a scalar of 32 bits, not for {number.type}")
+    if x.dtype not in arith.NUMBERS:
+        raise CompilationError(f"{name} takes numbers, not {x.type}")
+    bits = number.value
+    if number.dtype is not I32:
+        bits = build(arith.bitcast, bits, to=I32)
+    if x.shape:
+        bits = build(shape.splat, bits, shape=x.shape)
+    return Tensor(build(arith.launder, x.value, bits))
 
 
 @builtin
