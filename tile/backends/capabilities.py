@@ -110,6 +110,9 @@ class ExportedParameter(NamedTuple):
 class Exportable(Protocol):
     """A backend whose kernels can be exported to programs without Python."""
 
+    def exported_form(self, artifact: Artifact) -> Artifact:
+        """Return the kernel in a form that such programs can launch."""
+
     def export(
         self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
     ) -> Mapping[str, str | bytes]:

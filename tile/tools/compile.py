@@ -112,26 +112,28 @@ def run(options: argparse.Namespace) -> int:
 
 def exported(kernel: CompiledKernel, name: str) -> Mapping[str, str | bytes]:
     """Return the contents of a compiled kernel's files, by their extensions."""
-    files = {_ENDINGS.get(stage, stage): text for stage, text in kernel.artifact.stages.items()}
-    relied = {name for pair in kernel.artifact.disjoint for name in pair}
+    backend, artifact = backends.get(kernel.target.backend), kernel.artifact
+    if isinstance(backend, Exportable):
+        artifact = backend.exported_form(artifact)
+    files = {_ENDINGS.get(stage, stage): text for stage, text in artifact.stages.items()}
+    relied = {name for pair in artifact.disjoint for name in pair}
     parameters = [
         p._replace(noalias=p.noalias or inner in relied)
         for p, inner in zip(
             (p for n, leaf in kernel.leaves.items() for p in _parameters(n, leaf)),
-            kernel.artifact.parameters,
+            artifact.parameters,
             strict=True,
         )
     ]
-    backend = backends.get(kernel.target.backend)
     if isinstance(backend, Exportable):
-        files |= backend.export(kernel.artifact, name, parameters)
+        files |= backend.export(artifact, name, parameters)
     launch = {
         "kernel": kernel.name,
         "target": str(kernel.target),
         "arguments": [{"name": p.name, "type": p.spelling} for p in parameters],
         "constants": {n: repr(value) for n, value in kernel.constants.items()},
         "written": sorted(kernel.written),
-        "launch": kernel.artifact.launch_metadata,
+        "launch": artifact.launch_metadata,
     }
     return {**files, "json": json.dumps(launch, indent=2) + "\n"}
 

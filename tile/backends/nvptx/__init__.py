@@ -10,6 +10,7 @@ launch_metadata   what the launcher must know of a kernel
 toolkit           files of the CUDA toolkit: libdevice, ptxas
 ptxas             cubins by ptxas, and their disk cache
 aot               a kernel for C programs
+aot_maps          the tensor maps of its launches
 driver            the CUDA driver: devices, modules, memory, launches, errors
 tensor_maps       tensor maps of a launch's arguments
 host_staging      host arrays copied to the device and back; the current stream

@@ -7,14 +7,16 @@ import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jinja2
 
 from tile.backends.base import Artifact
 from tile.backends.capabilities import ExportedParameter
 from tile.backends.nvptx import ptxas
+from tile.backends.nvptx.aot_maps import c_map
 from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, has_clusters, has_dependent_launches
-from tile.backends.nvptx.launch_metadata import LaunchMetadata
+from tile.backends.nvptx.launch_metadata import MAP_STRIDE, LaunchMetadata
 from tile.backends.nvptx.target import architecture
 from tile.errors import BackendError
 from tile.ir.types import Kind, Pointer, Scalar
@@ -27,8 +29,10 @@ explicit export extern false float for friend goto if inline int long mutable na
 private protected public register restrict return short signed sizeof static struct switch template
 this throw true try typedef typename union unsigned using virtual void volatile while
 """
-_HEADER_NAMES = ("kernel", "arguments", "stream", "grid_x", "grid_y", "grid_z")
-_RESERVED = frozenset([*_KEYWORDS.split(), *_HEADER_NAMES])
+_HEADER_NAMES = """
+kernel arguments stream grid_x grid_y grid_z maps encoded extents strides box
+"""
+_RESERVED = frozenset([*_KEYWORDS.split(), *_HEADER_NAMES.split()])
 
 
 def c_type(ty: Scalar | Pointer) -> str:
@@ -59,25 +63,63 @@ def _description(ty: Scalar | Pointer) -> str:
     return f"{ty.alias} as its bits" if ty.kind is Kind.FLOAT and ty.bits < 32 else ty.alias
 
 
+class _Form(NamedTuple):
+    """A form of the kernel in the header: with tensor maps, or the only one; or without them."""
+
+    artifact: Artifact
+    cubin: bytes | None
+    prefix: str = ""
+
+    def variables(self, name: str) -> dict[str, Any]:
+        """Return the variables of the template; `name` is the prefix of the header's names."""
+        metadata = LaunchMetadata.of(self.artifact.launch_metadata)
+        name += f"_{self.prefix}".removesuffix("_")
+        other = "PTX, which the driver compiles for other architectures"
+        images = [("ptx", other, _words(_ptx(self.artifact).encode() + b"\0"))]
+        if self.cubin is not None:
+            images.insert(0, ("cubin", "machine code for the architecture", _words(self.cubin)))
+        return {
+            "name": name,
+            "NAME": name.upper(),
+            "prefix": self.prefix,
+            "threads": metadata.threads,
+            "shared": metadata.shared_bytes,
+            "images": images,
+        }
+
+
 def files(
-    artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
+    artifact: Artifact,
+    plain: Artifact | None,
+    name: str,
+    parameters: Sequence[ExportedParameter],
 ) -> dict[str, str | bytes]:
     """Return the header, and the cubin if ptxas is installed, by file extension.
 
-    `name` is the prefix of the header's functions.
+    plain: the form without tensor maps of a kernel that has some. name: the prefix of the header's
+    functions.
     """
+    contents, forms = dict[str, str | bytes](), list[_Form]()
+    program = ptxas.find()
+    for each, prefix in ((plain, "plain_"), (artifact, "")):
+        if each is None:
+            continue
+        cubin = None
+        if program is not None:
+            try:
+                cubin, report = ptxas.assemble(_ptx(each), each.target.arch, program)
+                contents |= {"cubin": cubin, "ptxas": report}
+            except BackendError as error:  # such as a ptxas that has dropped old architectures
+                warn(f"the header has PTX alone, which the driver compiles: {error}")
+        forms.insert(0, _Form(each, cubin, prefix))
+    contents["h"] = _header(forms, name, parameters)
+    return contents
+
+
+def _ptx(artifact: Artifact) -> str:
     ptx = artifact.stages["ptx"]
     assert isinstance(ptx, str)
-    cubin, contents = None, dict[str, str | bytes]()
-    program = ptxas.find()
-    if program is not None:
-        try:
-            cubin, contents["ptxas"] = ptxas.assemble(ptx, artifact.target.arch, program)
-            contents["cubin"] = cubin
-        except BackendError as error:  # such as a ptxas that has dropped old architectures
-            warn(f"the header has PTX alone, which the driver compiles: {error}")
-    contents["h"] = header(artifact, name, parameters, cubin, ptx)
-    return contents
+    return ptx
 
 
 @functools.cache
@@ -96,24 +138,15 @@ def _template() -> jinja2.Template:
     return environment.get_template("kernel.h.jinja")
 
 
-def header(
-    artifact: Artifact,
-    name: str,
-    parameters: Sequence[ExportedParameter],
-    cubin: bytes | None,
-    ptx: str,
-) -> str:
-    """Return the text of the header: the image, and functions that load, launch and unload it."""
+def _header(forms: Sequence[_Form], name: str, parameters: Sequence[ExportedParameter]) -> str:
+    """Return the text of the header: the images, and functions to load, launch and unload them."""
+    artifact = forms[0].artifact
     metadata = LaunchMetadata.of(artifact.launch_metadata)
     name = re.sub(r"\W", "_", name)
     names = [_c_name(p.name) for p in parameters]
     arguments = [f"{c_type(p.type)} {n}" for p, n in zip(parameters, names, strict=True)]
     cooperative = artifact.options.launch_cooperative_grid
     capability = architecture(artifact.target.arch).capability
-    other = "PTX, which the driver compiles for other architectures"
-    images = [("ptx", other, _words(ptx.encode() + b"\0"))]
-    if cubin is not None:
-        images.insert(0, ("cubin", "machine code for the architecture", _words(cubin)))
     return _template().render(
         name=name,
         NAME=name.upper(),
@@ -122,14 +155,16 @@ def header(
         arch=artifact.target.arch,
         threads=metadata.threads,
         shared=metadata.shared_bytes,
+        forms=[form.variables(name) for form in forms],
+        maps=[c_map(each, names) for each in metadata.maps],
+        stride=MAP_STRIDE,
         remarks=list(map(_remark, parameters)),
         asserts=bool(metadata.assertions),
         cluster=artifact.options.num_ctas if has_clusters(capability) else 1,
         portable=PORTABLE_CLUSTER,
         gathers=metadata.gathers,
-        images=images,
         declarations="".join(f",\n    {argument}" for argument in arguments),
-        addresses=", ".join([*(f"&{n}" for n in names), "NULL"]),
+        addresses="".join(f"&{n}, " for n in names),
         cooperative=cooperative,
         dependent=artifact.options.launch_pdl
         and has_dependent_launches(capability)

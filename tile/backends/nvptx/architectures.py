@@ -13,6 +13,7 @@ DATA_LAYOUT = (
 TRIPLE = "nvptx64-nvidia-cuda"
 
 
+BLACKWELL = 10  # the major number of its compute capability
 PORTABLE_CLUSTER = 8  # programs of a cluster that all devices with clusters support; some more
 
 _NAME = re.compile(r"sm_(\d{2,3})([af]?)")
@@ -46,6 +47,11 @@ def runs(device: str, compiled: str) -> bool:
 def has_clusters(capability: int) -> bool:
     """Return True if devices of a compute capability, such as 90 for 9.0, support clusters."""
     return capability >= 90
+
+
+def may_run_on_blackwell(compiled: str) -> bool:
+    """Return True if some device of compute capability 10 or more runs code for an architecture."""
+    return parse(compiled)[0] >= 10 * BLACKWELL or runs(f"sm_{10 * BLACKWELL}", compiled)
 
 
 def has_dependent_launches(capability: int) -> bool:

@@ -23,6 +23,7 @@ from tile.errors import BackendError, TileError
 
 if TYPE_CHECKING:
     from tile.backends.nvptx.aot import files
+    from tile.backends.nvptx.aot_maps import can_encode
     from tile.backends.nvptx.compiler import compile_module, without_maps
     from tile.backends.nvptx.driver import current_architecture, current_names, device_of
     from tile.backends.nvptx.emit import lowering_target as emitter_target
@@ -37,6 +38,7 @@ else:
     emitter_target = lazy_import("tile.backends.nvptx.emit", "lowering_target")
     current_timer = lazy_import("tile.backends.nvptx.event_timer", "current_timer")
     files = lazy_import("tile.backends.nvptx.aot", "files")
+    can_encode = lazy_import("tile.backends.nvptx.aot_maps", "can_encode")
     compile_module = lazy_import("tile.backends.nvptx.compiler", "compile_module")
     without_maps = lazy_import("tile.backends.nvptx.compiler", "without_maps")
     current_architecture = lazy_import("tile.backends.nvptx.driver", "current_architecture")
@@ -118,13 +120,18 @@ class NvptxBackend:
             lambda: self.load(without_maps(artifact)),
         )
 
+    def exported_form(self, artifact: Artifact) -> Artifact:
+        """Return the kernel, or its form without tensor maps that a C header cannot encode."""
+        metadata = LaunchMetadata.of(artifact.launch_metadata)
+        return artifact if can_encode(metadata, artifact.target.arch) else without_maps(artifact)
+
     def export(
         self, artifact: Artifact, name: str, parameters: Sequence[ExportedParameter]
     ) -> Mapping[str, str | bytes]:
-        """Return a cubin, if ptxas is installed, and a C header that needs no tensor maps."""
-        if LaunchMetadata.of(artifact.launch_metadata).maps:
-            artifact = without_maps(artifact)
-        return files(artifact, name, parameters)
+        """Return a C header, and a cubin if ptxas is installed."""
+        has_maps = bool(LaunchMetadata.of(artifact.launch_metadata).maps)
+        plain = without_maps(artifact) if has_maps else None
+        return files(artifact, plain, name, parameters)
 
 
 @functools.cache

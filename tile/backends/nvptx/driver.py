@@ -16,9 +16,13 @@ from typing import Any
 
 from tile.backends.base import DeviceMemory
 from tile.backends.nvptx.architectures import has_clusters, has_dependent_launches, native
-from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, MAP_BYTES
+from tile.backends.nvptx.launch_metadata import (
+    MAP_ALIGNMENT,
+    MAP_BYTES,
+    MAP_ELEMENTS,
+    MAP_STRIDE,
+)
 from tile.errors import BackendError, ExecutionError, OutOfResourcesError, TileError
-from tile.ir.types import ALL_FP8
 
 try:
     from cuda.bindings import driver as cuda
@@ -304,23 +308,6 @@ def direct(name: str) -> Any:
 # -- tensor maps
 
 _Map = cuda.CUtensorMapDataType
-# Element types of tensor maps, and their sizes in bytes.
-MAP_ELEMENTS = {
-    "f16": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2),
-    "bf16": (_Map.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2),
-    "f32": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4),
-    "f64": (_Map.CU_TENSOR_MAP_DATA_TYPE_FLOAT64, 8),
-    "i16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
-    "u16": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT16, 2),
-    "i32": (_Map.CU_TENSOR_MAP_DATA_TYPE_INT32, 4),
-    "u32": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT32, 4),
-    "i64": (_Map.CU_TENSOR_MAP_DATA_TYPE_INT64, 8),
-    "u64": (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT64, 8),
-    **dict.fromkeys(
-        ("i1", "i8", "u8", *(ty.ir_name for ty in ALL_FP8)), (_Map.CU_TENSOR_MAP_DATA_TYPE_UINT8, 1)
-    ),
-}
-MAP_STRIDE = 16  # bytes, of which strides of a tensor map are multiples
 _SWIZZLES = {
     0: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
     32: cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_32B,
@@ -353,7 +340,7 @@ def tensor_map(
         boxes = [[cuda.cuuint32_t(n) for n in reversed(box_dim)]]
     return check(
         encode(
-            MAP_ELEMENTS[element][0],
+            _Map[f"CU_TENSOR_MAP_DATA_TYPE_{MAP_ELEMENTS[element][0]}"],
             len(extents),
             base,
             [cuda.cuuint64_t(n) for n in reversed(extents)],

@@ -15,7 +15,7 @@ from tile._lazy import lazy_import
 from tile.backends.base import Artifact, Grid, LaunchArgument
 from tile.backends.capabilities import BoundLaunch, KernelInfo, Passed, Timer
 from tile.backends.nvptx import driver, ptxas
-from tile.backends.nvptx.architectures import PORTABLE_CLUSTER, runs
+from tile.backends.nvptx.architectures import BLACKWELL, PORTABLE_CLUSTER, runs
 from tile.backends.nvptx.fast_launch import FORMATS, FastLauncher, LaunchAttributes, Parameter
 from tile.backends.nvptx.host_staging import current_streams, stream_reader
 from tile.backends.nvptx.launch_metadata import MAP_ALIGNMENT, LaunchMetadata
@@ -42,7 +42,6 @@ else:
     current_timer = lazy_import("tile.backends.nvptx.event_timer", "current_timer")
 
 _PARAMETER_BYTES = 8  # no type needs more
-_BLACKWELL = 10  # the least major compute capability
 _HOST = "the host"  # among the names of memories
 
 
@@ -208,7 +207,7 @@ class LoadedKernel:
         attributes = self._attributes(loaded, device)
         faults = FaultRecord(loaded, metadata) if metadata.assertions else None
         empty = functools.cache(lambda: driver.zeroed(MAP_ALIGNMENT))
-        is_blackwell = device.major >= _BLACKWELL
+        is_blackwell = device.major >= BLACKWELL
         maps = tuple([MapEncoder(each, empty, clears_bit=is_blackwell) for each in metadata.maps])
         kernel = self._devices[device.ordinal] = _DeviceKernel(loaded, faults, maps, attributes)
         return kernel

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tile.backends.base import Assertion
+from tile.ir.types import ALL_FP8
 
 # the global variable for the address of the fault record, which the launcher sets
 RECORD = "tile_fault_record"
@@ -16,6 +17,23 @@ REPORTED = "tile_fault_reported"  # the global flag: the record was written alre
 
 # Size and alignment of a tensor map, in bytes.
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
+# Bytes of which strides and addresses of a map's array are multiples, and that TMA writes at least.
+MAP_STRIDE = 16
+MAP_AXIS = (1 << 32) - 1  # elements of an axis, at most: those of an axis without a bound
+# By element, its name among the driver's (`CU_TENSOR_MAP_DATA_TYPE_`), and its bytes.
+MAP_ELEMENTS = {
+    "f16": ("FLOAT16", 2),
+    "bf16": ("BFLOAT16", 2),
+    "f32": ("FLOAT32", 4),
+    "f64": ("FLOAT64", 8),
+    "i16": ("UINT16", 2),
+    "u16": ("UINT16", 2),
+    "i32": ("INT32", 4),
+    "u32": ("UINT32", 4),
+    "i64": ("INT64", 8),
+    "u64": ("UINT64", 8),
+    **dict.fromkeys(("i1", "i8", "u8", *(ty.ir_name for ty in ALL_FP8)), ("UINT8", 1)),
+}
 
 
 class LaunchValue(NamedTuple):

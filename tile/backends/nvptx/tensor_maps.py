@@ -13,13 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tile.backends.nvptx import driver
-from tile.backends.nvptx.launch_metadata import MAP_BYTES, TensorMap
+from tile.backends.nvptx.launch_metadata import (
+    MAP_AXIS,
+    MAP_BYTES,
+    MAP_ELEMENTS,
+    MAP_STRIDE,
+    TensorMap,
+)
 from tile.errors import BackendError, ExecutionError
 
 CACHE_SIZE = 256  # cached maps of one parameter; a full cache is cleared
-_ALIGNMENT = 16  # bytes: alignment of addresses and strides, and what TMA writes at least
 _MAX_STRIDE = 1 << 40
-_UNSIGNED = (1 << 32) - 1
 # Drivers encode maps of arrays under 128 KiB that have gaps wrongly on Blackwell: TMA may fault.
 # Bit 85 is to be cleared (NVIDIA, release notes of driver 595.71.05, "known issues").
 _SMALL_ARRAY, _WORD, _BIT = 128 << 10, 8, 1 << 21
@@ -74,7 +78,7 @@ class MapEncoder:
         """
         self.description = description
         self._clears_bit = clears_bit
-        self.itemsize = driver.MAP_ELEMENTS[description.element][1]
+        self.itemsize = MAP_ELEMENTS[description.element][1]
         self._empty = empty
         self._values = (description.offset, *description.extents, *description.strides)
         parameters = [number for value in self._values for number in value.parameters]
@@ -116,7 +120,7 @@ class MapEncoder:
         similar = self._latest.get(key[1:])
         offset = self.description.offset
         address = key[0] + self.itemsize * offset.of(key[1 : 1 + len(offset.parameters)])
-        if similar is None or address % _ALIGNMENT:
+        if similar is None or address % MAP_STRIDE:
             return None
         copied = driver.with_base(similar.address, address)
         return None if copied is None else _keep(self._cache, key, EncodedMap(*copied))
@@ -129,27 +133,27 @@ class MapEncoder:
         for axis, (value, number) in enumerate(zip(array.extents, numbers, strict=False)):
             if value.parameters and number < 0:  # a mask leaves out all elements, a map none
                 raise UnmappableError(f"its extent along axis {axis} is {number}")
-        extents = [number & _UNSIGNED for number in numbers[:rank]]
+        extents = [number & MAP_AXIS for number in numbers[:rank]]
         strides = [number * self.itemsize for number in numbers[rank:]]
         is_empty = 0 in extents
         if is_empty:
-            base, extents, strides = self._empty(), [1] * rank, [_ALIGNMENT] * (rank - 1)
+            base, extents, strides = self._empty(), [1] * rank, [MAP_STRIDE] * (rank - 1)
         # The stride of an axis of one element is never used, so any valid one does.
-        strides = [_ALIGNMENT if n == 1 else s for n, s in zip(extents, strides, strict=False)]
-        if base % _ALIGNMENT:
-            raise UnmappableError(f"its address {base:#x} is not a multiple of {_ALIGNMENT} bytes")
+        strides = [MAP_STRIDE if n == 1 else s for n, s in zip(extents, strides, strict=False)]
+        if base % MAP_STRIDE:
+            raise UnmappableError(f"its address {base:#x} is not a multiple of {MAP_STRIDE} bytes")
         for axis, stride in enumerate(strides):
-            if stride % _ALIGNMENT or not 0 <= stride < _MAX_STRIDE:
+            if stride % MAP_STRIDE or not 0 <= stride < _MAX_STRIDE:
                 raise UnmappableError(
                     f"its stride along axis {axis} is {stride} bytes, and a map takes multiples of "
-                    f"{_ALIGNMENT} from 0 to {_MAX_STRIDE}"
+                    f"{MAP_STRIDE} from 0 to {_MAX_STRIDE}"
                 )
         row = extents[-1] * self.itemsize
-        if array.written and not is_empty and row % _ALIGNMENT:
+        if array.written and not is_empty and row % MAP_STRIDE:
             # It would write up to the next multiple (github.com/triton-lang/triton/pull/11893).
             raise UnmappableError(
                 f"its extent along the last axis is {row} bytes, and TMA writes multiples of "
-                f"{_ALIGNMENT}"
+                f"{MAP_STRIDE}"
             )
         if array.in_strips:
             width = array.box_dim[-1]
@@ -172,7 +176,7 @@ def _encoded(array: TensorMap, base: int, extents: Sequence[int], strides: Seque
     those of pointers without masks are.
     """
     shape = (array.element, base, extents, strides, array.box_dim, array.swizzle)
-    is_bounded = max(extents) <= _UNSIGNED >> 1
+    is_bounded = max(extents) <= MAP_AXIS >> 1
     if not array.window and not array.in_strips and is_bounded:
         return driver.tensor_map(*shape)
     try:
