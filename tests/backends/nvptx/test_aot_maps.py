@@ -13,7 +13,12 @@ from tests.backends.nvptx.c_programs import DRIVER, build, run
 from tests.backends.nvptx.test_aot import search_paths
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.aot_maps import c_map, can_encode
-from tile.backends.nvptx.launch_metadata import LaunchMetadata, LaunchValue, TensorMap
+from tile.backends.nvptx.launch_metadata import (
+    MAP_ELEMENTS,
+    LaunchMetadata,
+    LaunchValue,
+    TensorMap,
+)
 from tile.errors import BackendError
 from tile.tools.cli import main
 
@@ -207,3 +212,17 @@ def test_on_a_device(tmp_path: Path) -> None:
     (tmp_path / "program.c").write_text(ON_DEVICE)
     program = build(tmp_path, "program.c", libraries=("-l:libcuda.so.1", *search_paths()))
     assert run(program).split() == ["5a00", "5e00", "5a00", "5a00", "0"] * 2
+
+
+def test_the_driver_has_the_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps are encoded with its numbers, here by a stand-in."""
+    called = []
+
+    def encode(element: cuda.CUtensorMapDataType, *_: object) -> tuple[object, None]:
+        called.append(element)
+        return cuda.CUresult.CUDA_SUCCESS, None
+
+    monkeypatch.setattr(cuda, "cuTensorMapEncodeTiled", encode)
+    for element, (name, _) in MAP_ELEMENTS.items():
+        driver.tensor_map(element, 1 << 20, [64, 64], [128], [64, 64], 128)
+        assert called[-1].name == f"CU_TENSOR_MAP_DATA_TYPE_{name}"

@@ -340,7 +340,7 @@ def tensor_map(
         boxes = [[cuda.cuuint32_t(n) for n in reversed(box_dim)]]
     return check(
         encode(
-            _Map[f"CU_TENSOR_MAP_DATA_TYPE_{MAP_ELEMENTS[element][0]}"],
+            getattr(_Map, f"CU_TENSOR_MAP_DATA_TYPE_{MAP_ELEMENTS[element][0]}"),
             len(extents),
             base,
             [cuda.cuuint64_t(n) for n in reversed(extents)],
