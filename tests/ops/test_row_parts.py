@@ -159,7 +159,8 @@ def test_gradients_of_norms(
         (20000, 2, 1, 4096, (20000, 5)),
         (32000, 4, 2, 8192, (16000, 2)),
         (32768, 4, 2, 8192, (16384, 2)),
-        (20004, 4, 2, 2048, (10004, 5)),
+        (20004, 4, 2, 2048, (10016, 5)),  # parts are whole lines
+        (4104, 4, 2, 1024, (2052, 3)),  # or vectors: of whole lines, the last part has two tiles
         (20002, 4, 2, 2048, None),  # rows that begin in the midst of a vector
         (20, 4, 4, 8, None),  # three parts, and a program would have none
         (520, 4, 8, 64, None),  # the last part has no element of the second tile
