@@ -254,7 +254,8 @@ WARM: dict[str, set[str]] = {
         "python.constexpr_function",
     },
     "tile.ir": {
-        *("descriptor_type", "dtype_members", "extents", "layout_kinds", "numpy_dtypes", "types"),
+        *("descriptor_type", "dtype_members", "extents", "layout_kinds", "numpy_dtypes"),
+        *("types", "unique"),
     },
     "tile.backends.nvptx": {
         *("architectures", "backend", "driver", "fast_launch", "host_code", "host_staging"),

@@ -23,7 +23,7 @@ class Padding(enum.StrEnum):
     NAN = "nan"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Descriptor(Type):
     """A tensor descriptor: an array in global memory with extents and strides known at run time.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -40,6 +40,7 @@ THREAD = frozenset({Level.THREAD})
 
 NO_DEFAULT = inspect.Parameter.empty
 EXPLICIT = ("result", "results")
+MAX_INFERRED = 4096  # type inferences that are kept for each operation
 
 
 class Effect(enum.Flag):
@@ -125,6 +126,7 @@ class OpDef:
     traits: frozenset[Trait] = frozenset()
     examples: tuple[str, ...] = ()
     positions: dict[str, int] = field(default_factory=dict)
+    inferred: dict[Hashable, tuple[Type, ...]] = field(default_factory=dict)
 
     @property
     def pure(self) -> bool:
@@ -144,6 +146,14 @@ class OpDef:
         """The attribute that holds the result types, or None if they are inferred."""
         return next((name for name in EXPLICIT if name in self.attributes), None)
 
+    @functools.cached_property
+    def tells_apart(self) -> bool:
+        """True if equal attributes are the same ones: none may be a float, as `1.0` equals `1`."""
+        return not any(
+            spec.annotation is Any or "float" in str(spec.annotation)
+            for spec in self.attributes.values()
+        )
+
     def infer(
         self,
         operands: Sequence[Type | None],
@@ -152,11 +162,30 @@ class OpDef:
     ) -> tuple[Type, ...]:
         """Return the result types. Raises `TypeRuleError` if the type rule rejects the operands.
 
-        Type rules see types without layouts; this function removes them.
+        Type rules see types without layouts; this function removes them. It runs whenever an
+        operation is created or verified, mostly with types and attributes that it has seen.
         """
+        if regions or len(attributes) != len(self.attributes) or not self.tells_apart:
+            return self._infer(operands, attributes, regions)
+        key = tuple(operands), tuple(attributes.values())
+        try:
+            results = self.inferred.get(key)
+        except TypeError:  # an attribute has no hash
+            return self._infer(operands, attributes, regions)
+        if results is None:
+            results = self._infer(operands, attributes, regions)
+            if len(self.inferred) >= MAX_INFERRED:
+                self.inferred.clear()
+            self.inferred[key] = results
+        return results
+
+    def _infer(
+        self,
+        operands: Sequence[Type | None],
+        attributes: dict[str, Any],
+        regions: Sequence[object],
+    ) -> tuple[Type, ...]:
         operands = [None if ty is None else without_layout(ty) for ty in operands]
-        # This runs whenever an operation is created or verified, so messages are formatted only
-        # for errors.
         fixed = len(self.operands)
         least = fixed - len(self.optional)
         count = len(operands)
@@ -184,6 +213,8 @@ class OpDef:
 
         Raises `TypeRuleError` for unknown and missing attributes.
         """
+        if attributes.keys() == self.attributes.keys():  # the common case
+            return {name: attributes[name] for name in self.attributes}
         for name in attributes:
             if name not in self.attributes:
                 raise TypeRuleError(f"{self.name} has no attribute `{name}`")

@@ -10,7 +10,7 @@ from tile.ir.layout_kinds import Layout
 from tile.ir.types import Pointer, Scalar, Type, require
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shared(Type):
     """A buffer in shared memory: `stages` consecutive tiles, each in the order of `layout`.
 

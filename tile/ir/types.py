@@ -18,8 +18,9 @@ and of tensor descriptors, `numpy_dtypes` the dtypes of NumPy.
 from __future__ import annotations
 
 import enum
+import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from tile.errors import TypeRuleError
 from tile.ir.dtype_members import NamedType, Signedness, float_format
 from tile.ir.extents import MAX_NUMEL, check_extent, padded
 from tile.ir.layout_kinds import Layout
+from tile.ir.unique import Unique, by_fields
 
 
 def require(condition: bool, message: str) -> None:
@@ -52,8 +54,8 @@ class Kind(enum.IntEnum):
         return self
 
 
-class Type:
-    """Base of all types."""
+class Type(metaclass=Unique):
+    """Base of all types. There is one object for each type."""
 
     __slots__ = ()
 
@@ -79,6 +81,8 @@ class Type:
 
     def is_ptr(self) -> bool:
         return False
+
+    __reduce__ = by_fields
 
 
 class Element(NamedType, Type):
@@ -141,7 +145,7 @@ class Element(NamedType, Type):
         return False
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # there is one object for each type
+@dataclass(frozen=True, slots=True, eq=False)
 class Scalar(Element):
     """A number type.
 
@@ -154,10 +158,6 @@ class Scalar(Element):
     bits: int
     signed: bool = True
     alias: str = ""
-
-    def __reduce__(self) -> tuple[Callable[[str], Scalar], tuple[str]]:
-        """Pickle by name: the copy is the same object."""
-        return _scalar, (self.ir_name,)
 
     def __str__(self) -> str:
         return self.ir_name
@@ -253,7 +253,7 @@ class Scalar(Element):
         return SCALARS[("i" if self.signed else "u") + str(bits)]
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, eq=False)
 class Pointer(Element):
     """The address of an element of type `pointee` in global memory.
 
@@ -310,7 +310,7 @@ class Pointer(Element):
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Tile(Type):
     """A block of elements; `layout` is set from the LAID_OUT level on.
 
@@ -383,7 +383,7 @@ class Tile(Type):
         return f"{self.of.mangle()}S{'_'.join(map(str, self.dims))}S"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Fragment(Type):
     """The registers of one thread that hold its part of a tile; a power of two of them."""
 
@@ -410,9 +410,13 @@ class Fragment(Type):
         return True
 
 
+# The text of a type, which IR text repeats for most operations.
+_text = functools.cache(str)
+
+
 def listed(types: Iterable[Type]) -> str:
     """Return the text of types, separated by commas."""
-    return ", ".join(map(str, types))
+    return ", ".join(map(_text, types))
 
 
 def count_of(ty: Type) -> int:
@@ -460,10 +464,6 @@ ALL = (I1, *INTEGERS, *FP8, *FLOATS)  # the types that machines have
 # Operations that accept `ALL` accept the emulated types as well.
 SCALARS: dict[str, Scalar] = {ty.ir_name: ty for ty in (*ALL, *EMULATED_FP8)}
 ALIASES: dict[str, Scalar] = {ty.alias: ty for ty in SCALARS.values()}
-
-
-def _scalar(name: str) -> Scalar:
-    return SCALARS[name]
 
 
 def number_of(ty: Type) -> Scalar:

@@ -105,9 +105,12 @@ class _Verifier:
         self.visible.difference_update(defined)
 
     def op(self, op: Operation) -> None:
+        types: list[Type | None] = []
         for position, value in enumerate(op.operands):
             if value is None:
+                types.append(None)
                 continue
+            types.append(value.type)
             if (op, position) not in value.uses:
                 self.refuse(op, f"operand {position} of {op.name} is missing from its value's uses")
             if value not in self.visible:
@@ -118,11 +121,10 @@ class _Verifier:
         if self.level not in op.defn.levels:
             self.refuse(op, f"{op.name} is not legal at the {self.level.value} level")
         try:
-            types = [None if v is None else v.type for v in op.operands]
             inferred = op.defn.infer(types, op.defn.complete(op.attributes), op.regions)
         except TypeRuleError as error:
             self.refuse(op, error.message)
-        actual = tuple(value.type for value in op.results)
+        actual = tuple([value.type for value in op.results])
         if inferred != actual and _plain(inferred) != _plain(actual):
             self.refuse(op, f"{op.name} has results ({listed(inferred)}), not ({listed(actual)})")
         if op.defn.explicit is not None and inferred != actual:
@@ -173,10 +175,14 @@ class _Verifier:
                 self.refuse(illegal, reduce.illegal_op_message(op.name, illegal))
 
     def types(self, values: Sequence[Value], loc: Loc | None) -> None:
+        legal = _LEGAL[self.level]
         for value in values:
+            if value.type in legal:
+                continue
             violation = _violation(value.type, self.level)
             if violation:
                 self.fail(f"{value!r} {violation}", loc)
+            legal.add(value.type)
 
     def fail(self, message: str, loc: Loc | None) -> NoReturn:
         raise VerificationError(message, loc=loc)
@@ -205,6 +211,10 @@ def _violation(ty: Type, level: Level) -> str:
     if isinstance(ty, Fragment) and level is not Level.THREAD:
         return f"is a fragment, which is illegal at the {level.value} level"
     return ""
+
+
+# The types that are known to be legal at a level.
+_LEGAL: dict[Level, set[Type]] = {level: set() for level in Level}
 
 
 def _plain(types: Sequence[Type]) -> list[Type]:
