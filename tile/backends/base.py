@@ -259,7 +259,8 @@ class Artifact:
     further data for `Backend.load`, serializable as JSON, so that an artifact can be cached on
     disk; `inputs` are the files, besides those of packages, that the artifact depends on. `stops`
     is True if the kernel has a `breakpoint()`. `module` is the last IR, for backends that run it,
-    and `code` their translation of it, so that `Backend.load` need not repeat it.
+    and `code` their translation of it, or a function that translates it once, so that
+    `Backend.load` need not repeat it.
     """
 
     kernel: str

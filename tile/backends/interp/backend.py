@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,7 +87,7 @@ class InterpreterBackend:
         return DebugSteps.AT_BREAKPOINTS if able else DebugSteps.NEVER
 
     def compile(self, module: Module, target: Target, options: Options) -> Artifact:
-        """Optimize a module, lower it if the target is a GPU, and translate it to code.
+        """Optimize a module; if the target is a GPU, lower it and translate it to code.
 
         TILE IR needs only the machine-independent passes, and a module with steps none but the
         expansion of inline PTX.
@@ -98,10 +99,9 @@ class InterpreterBackend:
         after = () if steps or threads else INTERPRETED
         tiles = optimize(module, () if steps else None, after=after)
         stages = tiles.stages
+        code: Any = _translation(module)
         if threads:
             stages["thread"], code = _threads().compile(module, target, options)
-        else:
-            code = translate(module, UNCHECKED)
         return Artifact(
             kernel=module.kernel.name,
             target=target,
@@ -141,8 +141,16 @@ class InterpreterBackend:
         if artifact.target.arch:
             kernel: Executable = _threads().load(artifact)
             return kernel
-        code = artifact.code or translate(artifact.module, UNCHECKED)  # not pickled
-        return InterpretedKernel(code, artifact.options.checks)
+        code = artifact.code or _translation(artifact.module)  # not pickled
+        return InterpretedKernel(artifact.module, code, artifact.options.checks)
+
+
+def _translation(module: Module) -> Callable[[], Code]:
+    """Return a function that translates a module when it is first called.
+
+    Launches with checks, on threads or under a debugger never call it.
+    """
+    return functools.cache(functools.partial(translate, module, UNCHECKED))
 
 
 def _noalias(module: Module) -> frozenset[str]:
@@ -176,9 +184,9 @@ def _keep_heap() -> None:
 class InterpretedKernel:
     """A loaded kernel of TILE IR, with `checks` (None: those of the configuration)."""
 
-    def __init__(self, code: Code, checks: Checks | None) -> None:
+    def __init__(self, module: Module, code: Callable[[], Code], checks: Checks | None) -> None:
+        self.module = module
         self.code = code
-        self.module = code.module
         self.checks = checks
         self.checked: dict[Checks, CheckedCode] = {}
         self.traced: dict[Checks | None, Code | CheckedCode] = {}
@@ -195,7 +203,7 @@ class InterpretedKernel:
             launch_traced(self.traced[traced_checks], grid, arguments, trace)
             return
         if checks <= ALWAYS and report is None:
-            Launch(self.code, grid, arguments).run()
+            Launch(self.code(), grid, arguments).run()
             return
         code = self.checked.get(checks)
         if code is None:
