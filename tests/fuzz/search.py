@@ -116,8 +116,14 @@ def blame(task: Task, error: BaseException) -> tuple[Finding, list[Task]]:
     return Finding(Counts(), []), parts
 
 
+# Each task's process is a copy of one that has imported these, and opened no device.
+PRELOADED = ["tests.fuzz.search", "tile.runtime.compiler", "tile.simt.pass_pipeline"]
+
+
 def search(arguments: argparse.Namespace) -> Counts:
     """Run what there is time for; how many kernels came out how, by target."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(PRELOADED)
     waiting, counts = deque(tasks(arguments)), Counts()
     running: dict[Future[Finding], tuple[Task, ProcessPoolExecutor]] = {}
     while True:
@@ -125,7 +131,7 @@ def search(arguments: argparse.Namespace) -> Counts:
             task = waiting.popleft()
             if time.monotonic() >= task.end:
                 continue
-            process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+            process = ProcessPoolExecutor(1, processes)
             running[process.submit(judge, task)] = task, process
         if not running:
             return counts
