@@ -22,7 +22,8 @@ from tile.ops.core.tables import Configuration
 
 VECTOR_BYTES = 16  # of which rows and parts consist, and their starts are multiples
 # Of which parts consist, too, if all programs have as many tiles so: layer norm of 3584 x 36000,
-# float32, 267 us, by vectors 275; RMS norm of 2560 x 45000, float16, 116.6, 117.6 (H200, 2026-11-30).
+# float32, 267 us, by vectors 275; RMS norm of 2560 x 45000, float16, 116.6 and 117.6 (H200,
+# 2026-11-30).
 LINE_BYTES = 128
 
 
