@@ -19,7 +19,8 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 # us, by two tiles a part, or one or two in shared memory, and so: float16, 4096 x 24000 98.2 and
 # 95.7, x 32000 130.2 and 127.7, x 50256 231 and 197, 1024 x 100000 116.6 and 105, 512 x 131072 71.7
 # and 67, 8192 x 14000 121 and 111.7, x 16384 133.8 and 131; by one program a row 4096 x 50256 204,
-# by four 206; by eight 4096 x 40000 162.5, by four 159.5. Float32: 4096 x 32000 254.3 and 252.8.
+# by four 206; by eight 4096 x 40000 162.5, by four 159.5. Float32: 4096 x 32000 254.3 and 252.8;
+# 1024 x 100000, by tiles of 4096 elements 212, of 2048 202.6.
 # A thread has more elements of 16 bits than registers, so that they are in shared memory.
 PARTS = Table(
     {(ANY, ANY): {}},
@@ -40,7 +41,7 @@ PARTS = Table(
             (65536, 4): {"SIZE": 4, "BLOCK": 4096, "num_warps": 8},
             (102400, 2): {"SIZE": 8, "BLOCK": 2048, "STAGED": True, "num_warps": 4, "maxnreg": 64},
             (131072, 2): {"SIZE": 8, "BLOCK": 2048, "STAGED": True, "num_warps": 4, "maxnreg": 80},
-            (131072, 4): {"SIZE": 8, "BLOCK": 4096, "num_warps": 8},
+            (131072, 4): {"SIZE": 8, "BLOCK": 2048, "num_warps": 8},
             (ANY, ANY): {},
         },
     },

@@ -21,10 +21,10 @@ from tile.ops.core.operand import Operand
 from tile.ops.core.tables import Configuration
 
 VECTOR_BYTES = 16  # of which rows and parts consist, and their starts are multiples
-# Of which parts consist, too, if all programs have as many tiles so: layer norm of 3584 x 36000,
+# Of lines or sectors of memory, if all programs have as many tiles so: layer norm of 3584 x 36000,
 # float32, 267 us, by vectors 275; RMS norm of 2560 x 45000, float16, 116.6 and 117.6 (H200,
 # 2026-11-30).
-LINE_BYTES = 128
+PART_BYTES = (128, 32, VECTOR_BYTES)
 
 
 def row_parts(call: Call, x: Operand, tiles: Configuration, *strides: int) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def row_parts(call: Call, x: Operand, tiles: Configuration, *strides: int) -> di
         if not call.has_clusters():
             return {}
         config["num_ctas"] = size
-    for unit in (LINE_BYTES, VECTOR_BYTES) if size > 1 else (VECTOR_BYTES,):
+    for unit in PART_BYTES if size > 1 else (VECTOR_BYTES,):
         part = tile.cdiv(length * itemsize, size * unit) * unit // itemsize
         count = tile.cdiv(part, block)
         if length - (size - 1) * part > (count - 1) * block:  # the last part has as many tiles
@@ -66,14 +66,17 @@ def tile_of(at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @tile.jit
-def load_tiles(x_ptr, count, COUNT: tl.constexpr, BLOCK: tl.constexpr, tiles=()):
+def load_tiles(
+    x_ptr, count, COUNT: tl.constexpr, BLOCK: tl.constexpr, tiles=(), CACHE: tl.constexpr = ""
+):
     """Return the tiles of a part, behind others; elements past its end are 0."""
     for at in tl.static_range(COUNT):
         column, inside = tile_of(at, count, COUNT, BLOCK)
         if inside is None:
-            tiles += (tl.load(x_ptr + column),)
+            tiles += (tl.load(x_ptr + column, cache_modifier=CACHE),)
         else:
-            tiles += (tl.load(x_ptr + column, mask=inside, other=0.0),)
+            x = tl.load(x_ptr + column, mask=inside, other=0.0, cache_modifier=CACHE)
+            tiles += (x,)
     return tiles
 
 
