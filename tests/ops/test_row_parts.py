@@ -35,7 +35,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Choose:
 
     def tables(size: int, **options: Any) -> None:
         tiles = {"SIZE": size, "BLOCK": 256, "num_warps": 2, **options}
-        of_norms = {name: tiles.pop(name, 0) for name in ("SAMPLE", "PACKED")}
+        of_norms = {name: tiles.pop(name, 0) for name in ("SAMPLE", "PACKED", "LINE")}
         monkeypatch.setattr(softmax_kernels, "PARTS", Table({(ANY,) * 2: dict(tiles)}, {}))
         tiles.pop("STAGED", None)
         monkeypatch.setattr(row_norms, "PARTS", Table({(ANY,) * 3: tiles | of_norms}, {}))
@@ -99,6 +99,8 @@ def test_rows_without_a_softmax(backend: str, choose: Choose, size: int) -> None
         (1200, "float16", STAGED),
         (1200, "float16", {"SAMPLE": 32, **STAGED}),
         (1200, "float16", {"SAMPLE": 32, "PACKED": True}),
+        (904, "float16", {"SAMPLE": 32, "PACKED": True, "LINE": 128}),  # rows begin within a line
+        (904, "float16", {"SAMPLE": 32, "LINE": 32, **STAGED}),
     ],
 )
 def test_norms(
@@ -174,6 +176,26 @@ def test_parts(
     x = call.array("x", np.zeros((2, length), dtype))
     result = row_parts(call, x, {"SIZE": size, "BLOCK": block}, length)
     assert (tuple(result[name] for name in ("PART", "COUNT")) if result else None) == parts
+
+
+@pytest.mark.parametrize(
+    ("length", "strides", "line", "shift"),
+    [
+        (904, (904, 904), 128, 64),
+        (904, (904, 904), 16, 0),
+        (904, (904, 1024), 32, 0),  # results begin elsewhere in a line
+        (1000, (1000, 1000), 32, 0),  # a row and a line take one more tile
+        (960, (960, 960), 128, 0),
+    ],
+)
+def test_tiles_that_begin_at_lines(
+    length: int, strides: tuple[int, ...], line: int, shift: int
+) -> None:
+    call = Call("layer_norm")
+    x = call.array("x", np.zeros((2, length), np.float16))
+    for size, expected in ((1, shift), (2, 0)):
+        tiles = {"SIZE": size, "BLOCK": 256, "LINE": line}
+        assert row_parts(call, x, tiles, *strides).get("SHIFT", 0) == expected
 
 
 def test_devices_without_clusters_share_no_rows() -> None:

@@ -5,10 +5,11 @@ Programs of a cluster exchange means and sums of squares of their parts (cluster
 
 from __future__ import annotations
 
+from typing import Any
+
 import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
-from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.cluster_sums import moments_of_parts, of_cluster
 from tile.ops.rowwise.row_parts import (
     added,
@@ -20,67 +21,7 @@ from tile.ops.rowwise.row_parts import (
     widened,
     widened_again,
 )
-from tile.ops.rowwise.row_sums import SAMPLE, add_2
-
-# By CENTERED, the length and the bytes of an element; an empty entry is for other kernels. H200,
-# 2026-11-30, us, by two tiles a part in registers, or read twice, and so: layer norm, float16, 8192
-# x 14000 137 and 112, 4096 x 24000 110.2 and 96.3, x 32000 146.5 and 129.5, x 40000 184 and 167, x
-# 50256 263 and 214, 2048 x 65536 157 and 137; float32, 8192 x 14000 249 and 222, 4096 x 32000 263.8
-# and 258.3, 2560 x 50256 299 and 271, 2048 x 65536 285 and 277. RMS norm, float16, 8192 x 14000 120
-# and 111, 4096 x 24000 100.9 and 96, x 32000 133.5 and 127.6, 2560 x 50256 137.7 and 129.6, 2048 x
-# 65536 139 and 132.5; float32, 8192 x 14000 254 and 223, 2048 x 65536 264.3 and 261.5. Then, before
-# and so: RMS norm, float16, 2560 x 45000 121.2 and 115.8, x 50256 130.2 and 128.8, 2048 x 53256
-# 118 and 111; layer norm, float32, 2048 x 60000 262 and 254.
-SAMPLED = {"BLOCK": 4096, "SAMPLE": SAMPLE}
-PARTS = Table(
-    {(ANY, ANY, ANY): {}},
-    {
-        "nvptx": {
-            (ANY, 8192, ANY): {},
-            (0, 12288, 2): {"BLOCK": 4096, "num_warps": 8},
-            (ANY, 10240, 2): {**SAMPLED, "BLOCK": 2048, "num_warps": 8, "maxnreg": 80},
-            (ANY, 12288, 2): {**SAMPLED, "num_warps": 8, "maxnreg": 80},
-            (0, 12288, 4): {"BLOCK": 4096, "num_warps": 16},
-            (0, 16383, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
-            (0, 16383, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
-            (0, 16384, ANY): {},
-            (ANY, 14336, 2): {**SAMPLED, "BLOCK": 2048, "num_warps": 8, "maxnreg": 80},
-            (ANY, 16383, 2): {
-                **SAMPLED,
-                "BLOCK": 2048,
-                "PACKED": True,
-                "num_warps": 8,
-                "maxnreg": 64,
-            },
-            (ANY, 16384, 2): {},
-            (0, 20480, 2): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
-            (0, 20480, 4): {},
-            (ANY, 20480, 2): {**SAMPLED, "num_warps": 16, "maxnreg": 64},
-            (ANY, 20480, 4): {"BLOCK": 4096, "num_warps": 16, "maxnreg": 64},
-            (0, 32767, 2): {"BLOCK": 4096, "PACKED": True, "num_warps": 16, "maxnreg": 64},
-            (0, 32768, 2): {},
-            (0, 24576, 4): {"SIZE": 2, "BLOCK": 4096, "num_warps": 8},
-            (0, 32768, 4): {"SIZE": 2, "BLOCK": 8192, "num_warps": 8},
-            (ANY, 32768, 2): {**SAMPLED, "PACKED": True, "num_warps": 16, "maxnreg": 64},
-            (ANY, 32768, 4): {"SIZE": 4, "BLOCK": 2048, "num_warps": 4},
-            (0, 57344, 2): {
-                "SIZE": 4,
-                "BLOCK": 2048,
-                "PACKED": True,
-                "num_warps": 8,
-                "maxnreg": 64,
-            },
-            (0, 65536, 2): {"SIZE": 8, "BLOCK": 2048, "num_warps": 4, "maxnreg": 40},
-            (ANY, 36864, 2): {**SAMPLED, "num_warps": 16, "maxnreg": 64},
-            (ANY, 57344, 2): {**SAMPLED, "BLOCK": 8192, "num_warps": 16, "maxnreg": 64},
-            (ANY, 65536, 2): {"SIZE": 4, "BLOCK": 4096, "num_warps": 8, "maxnreg": 40},
-            (ANY, 57344, 4): {"SIZE": 8, "BLOCK": 1024, "num_warps": 4},
-            (0, 65536, 4): {"SIZE": 8, "BLOCK": 4096, "num_warps": 8, "maxnreg": 64},
-            (ANY, 65536, 4): {"SIZE": 8, "BLOCK": 2048, "num_warps": 8, "maxnreg": 64},
-            (ANY, ANY, ANY): {},
-        },
-    },
-)
+from tile.ops.rowwise.row_sums import add_2
 
 
 @tile.jit
@@ -102,10 +43,12 @@ def part_norm_kernel(
     BLOCK: tl.constexpr,
     SAMPLE: tl.constexpr = 0,
     PACKED: tl.constexpr = False,
+    SHIFT: tl.constexpr = 0,
 ):
     """SAMPLE: of a part, for one exchange of sums (row_sums.py), or 0.
 
-    PACKED: registers hold elements of 16 bits as these.
+    PACKED: registers hold elements of 16 bits as these. SHIFT: elements of a line, at which tiles
+    begin, not at the row, which one program has; or 0.
     """
     NARROW: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth < 32
     row, start, count = part_of(length, SIZE, PART)
@@ -117,19 +60,25 @@ def part_norm_kernel(
         weight_ptr += start
     if bias_ptr is not None:
         bias_ptr += start
+    begin: Any = None
+    if SHIFT:
+        begin = (row * x_stride % SHIFT).to(tl.int32)
+        x_ptr -= begin
+        y_ptr -= begin
     # Where the row takes registers, L1 is left to the weight and the bias.
-    x = load_tiles(x_ptr, count, COUNT, BLOCK, CACHE=".cg" if PACKED and SIZE == 1 else "")
+    CACHE: tl.constexpr = ".cg" if PACKED and SIZE == 1 else ""
+    x = load_tiles(x_ptr, count, COUNT, BLOCK, CACHE=CACHE, begin=begin)
     mean = 0.0
     if CENTERED:
         if SAMPLE:
-            first = tl.load(x_ptr + tl.arange(0, SAMPLE))
+            first = tl.load(x_ptr + (tl.arange(0, SAMPLE) + (begin if SHIFT else 0)))
             mean = tl.sum(widen(first), axis=0) * (1.0 / SAMPLE)
         else:
             mean = sum_of_tiles(widened(x)) / count
     distances = x[:0]
     squares = x[:0]
     for at in tl.static_range(COUNT):
-        distances += (less(x[at], mean, 0.0, at, count, COUNT, BLOCK),)
+        distances += (less(x[at], mean, 0.0, at, count, COUNT, BLOCK, begin),)
         squares += (distances[at] * distances[at],)
     apart = 0.0
     if CENTERED and SAMPLE:
@@ -150,15 +99,16 @@ def part_norm_kernel(
     if not (CENTERED or PACKED):
         weight_ptr += start
     for at in tl.static_range(COUNT):
-        column, inside = tile_of(at, count, COUNT, BLOCK)
+        column, inside = tile_of(at, count, COUNT, BLOCK, begin)
+        of_row = column - begin if SHIFT else column
         if NARROW:  # one instruction less, with an error that is far below that of the elements
             y = widen(x[at]) * rstd - (mean + apart) * rstd if CENTERED else widen(x[at]) * rstd
         else:
             y = (distances[at] - apart) * rstd
         # All programs read the weight and the bias, and x once.
-        y *= tl.load(weight_ptr + column, mask=inside, eviction_policy="evict_last")
+        y *= tl.load(weight_ptr + of_row, mask=inside, eviction_policy="evict_last")
         if bias_ptr is not None:
-            y += tl.load(bias_ptr + column, mask=inside, eviction_policy="evict_last")
+            y += tl.load(bias_ptr + of_row, mask=inside, eviction_policy="evict_last")
         tl.store(y_ptr + column, y, mask=inside)
     if start == 0:
         if mean_ptr is not None:

@@ -17,7 +17,8 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.long_row_norms import blocks_of, long_row_norm_kernel
-from tile.ops.rowwise.part_norms import PARTS, part_norm_kernel
+from tile.ops.rowwise.part_norm_tiles import PARTS
+from tile.ops.rowwise.part_norms import part_norm_kernel
 from tile.ops.rowwise.row_parts import row_parts
 from tile.ops.rowwise.row_sums import SAMPLE, add_2, sample_mean, variance_of
 

@@ -5,6 +5,9 @@ program's instructions to elements that do not exist, and as five of 4096 a fift
 last one have no mask. And a row that a program cannot hold is shared by a cluster, whose programs
 exchange what they reduce their parts to: other programs load meanwhile.
 
+Where rows of 16-bit elements begin within lines of memory, tiles of layer norm begin at these, so
+that a warp accesses no line more than it has elements for.
+
 The compiler keeps the tiles in shared memory if their elements have 16 bits and registers would not
 hold them as float32. Threads wait for one after the other, and load weights a few tiles early.
 """
@@ -30,13 +33,19 @@ PART_BYTES = (128, 32, VECTOR_BYTES)
 def row_parts(call: Call, x: Operand, tiles: Configuration, *strides: int) -> dict[str, Any]:
     """Return the constexprs and options of programs for parts of the rows of `x`; {} for others.
 
-    tiles: BLOCK, the elements of a tile; SIZE, the programs of a cluster, unless it is 1; and
+    tiles: BLOCK, the elements of a tile; SIZE, the programs of a cluster, unless it is 1; LINE,
+        the bytes at whose multiples rows begin, or else their tiles do at lines, by SHIFT; and
         options; {} for other kernels.
     """
     length, itemsize, config = x.shape[-1], x.dtype.itemsize, dict(tiles)
     if not config or any(number * itemsize % VECTOR_BYTES for number in (length, *strides)):
         return {}
     size, block = config.setdefault("SIZE", 1), config["BLOCK"]
+    line, unaligned = config.pop("LINE", 0), {}
+    if line and size == 1 and len({*strides}) == 1 and strides[0] * itemsize % line:
+        elements = PART_BYTES[0] // itemsize
+        if tile.cdiv(length + elements, block) == tile.cdiv(length, block):
+            unaligned = {"SHIFT": elements}
     if size > 1:
         if not call.has_clusters():
             return {}
@@ -45,7 +54,7 @@ def row_parts(call: Call, x: Operand, tiles: Configuration, *strides: int) -> di
         part = tile.cdiv(length * itemsize, size * unit) * unit // itemsize
         count = tile.cdiv(part, block)
         if length - (size - 1) * part > (count - 1) * block:  # the last part has as many tiles
-            return {"PART": part, "COUNT": count, **config}
+            return {"PART": part, "COUNT": count, **unaligned, **config}
     return {}
 
 
@@ -59,19 +68,34 @@ def part_of(length, SIZE: tl.constexpr, PART: tl.constexpr):
 
 
 @tile.jit
-def tile_of(at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """Return the elements of a tile of a part, and which of them exist; None for all."""
+def tile_of(at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr, begin=None):
+    """Return the elements of a tile of a part, and which of them exist; None for all.
+
+    begin: of the first tile, if it does not begin with the part; there is a second one then.
+    """
     column = at * BLOCK + tl.arange(0, BLOCK)
-    return column, (None if at < COUNT - 1 else column < count)
+    if begin is not None and at == 0:
+        inside = column >= begin
+    elif at < COUNT - 1:
+        inside = None
+    else:
+        inside = column < (count if begin is None else begin + count)
+    return column, inside
 
 
 @tile.jit
 def load_tiles(
-    x_ptr, count, COUNT: tl.constexpr, BLOCK: tl.constexpr, tiles=(), CACHE: tl.constexpr = ""
+    x_ptr,
+    count,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    tiles=(),
+    CACHE: tl.constexpr = "",
+    begin=None,
 ):
-    """Return the tiles of a part, behind others; elements past its end are 0."""
+    """Return the tiles of a part, behind others; elements outside of it are 0."""
     for at in tl.static_range(COUNT):
-        column, inside = tile_of(at, count, COUNT, BLOCK)
+        column, inside = tile_of(at, count, COUNT, BLOCK, begin)
         if inside is None:
             tiles += (tl.load(x_ptr + column, cache_modifier=CACHE),)
         else:
@@ -81,12 +105,12 @@ def load_tiles(
 
 
 @tile.jit
-def less(x, number, past, at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """Return the elements of a tile, widened, less a number, and less `past` past the end.
+def less(x, number, past, at, count, COUNT: tl.constexpr, BLOCK: tl.constexpr, begin=None):
+    """Return the elements of a tile, widened, less a number, and less `past` outside of the part.
 
     Masks are alike for the elements of a vector: one selection for each of these.
     """
-    _, inside = tile_of(at, count, COUNT, BLOCK)
+    _, inside = tile_of(at, count, COUNT, BLOCK, begin)
     return widen(x) - (number if inside is None else tl.where(inside, number, past))
 
 
