@@ -18,7 +18,6 @@ from tile.ops.core.tables import Table
 from tile.ops.linear.few_tiles import few_tiles
 from tile.ops.linear.shapes import FewTiles, Shape
 from tile.ops.linear.transposed_tiles import transposed_tiles
-from tile.ops.linear.wide_tiles import wide_tiles
 
 
 @pytest.fixture
@@ -158,10 +157,6 @@ def test_programs_of_large_results_of_short_matmuls_are_persistent(k: int) -> No
     [
         ((64, 5120, 5120), (64, 40), False),
         ((64, 6144, 4096), (64, 48), False),
-        ((128, 5120, 5120), (128, 40), False),
-        ((256, 5120, 5120), (128, 80), False),
-        ((256, 8192, 8192), (128, 128), False),
-        ((192, 8192, 8192), (64, 192), True),  # 256 rows would be too many
         ((1024, 1280, 1280), (128, 80), False),
         ((1024, 768, 768), (64, 96), False),
         ((1536, 1152, 1152), (128, 128), False),  # 132 tiles of 128 x 112 are hardly faster
@@ -249,26 +244,3 @@ def test_tiles_are_of_the_backend_that_they_were_measured_on(backend: str) -> No
     for m, k in ((1760, 1760), (4096, 1024)):
         assert few_tiles("nvptx", F16, (0, k, 1), (0, 64, 1), (1, m, 64, k)) is not None
         assert few_tiles(backend, F16, (0, k, 1), (0, 64, 1), (1, m, 64, k)) is None
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "k", "tile_of_result", "splits"),
-    [
-        (96, 4096, 4096, (64, 128), 2),
-        (192, 14336, 4096, (64, 192), 1),
-        (333, 4096, 11008, (128, 192), 2),
-        (512, 8192, 8192, (128, 256), 1),
-    ],
-)
-def test_tiles_and_splits_of_wide_results(
-    m: int, n: int, k: int, tile_of_result: tuple[int, int], splits: int
-) -> None:
-    """The tiles that were the fastest of those measured, or nearly."""
-    wide = wide_tiles("nvptx", m, n, k)
-    assert wide is not None and wide.config["splits"] == splits
-    assert (wide.config["BLOCK_M"], wide.config["BLOCK_N"]) == tile_of_result
-
-
-@pytest.mark.parametrize("shape", [(64, 4096, 4096), (1024, 4096, 4096), (96, 4088, 4096)])
-def test_results_that_are_not_wide(shape: tuple[int, int, int]) -> None:
-    assert not wide_tiles("nvptx", *shape) and not wide_tiles("interp", 96, 4096, 4096)

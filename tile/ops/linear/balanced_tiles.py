@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import tile
 from tile.ops.linear.configurations import PROGRAMS, tiles
-from tile.ops.linear.shapes import Shape
+from tile.ops.linear.shapes import FewTiles, Shape
 
 ROWS, INNER = 128, 64  # of a tile
 LEAST, LEAST_INNER = 128, 512  # rows and columns, and elements of the inner axis
@@ -46,22 +46,6 @@ LONG_INNER = 4096
 SHARED_COLUMNS, CLUSTER_PARTS, LOADED = 16, 1.15, 115
 
 
-class Balanced(NamedTuple):
-    """The configuration of a matmul, and if it computes the transpose.
-
-    cost: the time, in that of a column of a row of a tile.
-    """
-
-    config: dict[str, Any]
-    swapped: bool
-    cost: float
-
-    @property
-    def is_persistent(self) -> bool:
-        """Return True if programs compute several tiles, or one of twice the rows."""
-        return "persistent" in self.config or self.config["BLOCK_M"] == TALL
-
-
 class _Tile(NamedTuple):
     """A tile of the result, or of its transpose if `swapped`."""
 
@@ -83,7 +67,7 @@ class _Tile(NamedTuple):
         return self.is_inner(shape) or self.columns % STRIP == 0
 
 
-def balanced_tiles(backend: str, shape: Shape) -> Balanced | None:
+def balanced_tiles(backend: str, shape: Shape) -> FewTiles | None:
     """Return the configuration of a matmul; None leaves it to others."""
     _, m, n, k, *_ = shape
     if backend not in PROGRAMS or min(m, n) < LEAST or k < LEAST_INNER:
@@ -104,7 +88,7 @@ def balanced_tiles(backend: str, shape: Shape) -> Balanced | None:
         key=lambda choice: most(choice) * _cost(shape, choice),
     )
     config = _config(shape, chosen, single=most(chosen) == 1)
-    return Balanced(config, chosen.swapped, most(chosen) * _cost(shape, chosen))
+    return FewTiles(config, chosen.swapped)
 
 
 def _config(shape: Shape, choice: _Tile, *, single: bool) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from tile.ops.core.new_arrays import DType
 from tile.ops.core.tables import Configuration
 from tile.ops.linear.alignment import Strides, is_aligned, is_between_lines, is_within_sectors
 from tile.ops.linear.balanced_tiles import balanced_tiles
+from tile.ops.linear.estimated_tiles import estimated_tiles
 from tile.ops.linear.few_tiles_tables import BETWEEN_LINES, CLUSTERED, FEW, SHORT, THIN
-from tile.ops.linear.filling_tiles import filling_tiles
+from tile.ops.linear.filling_tiles import filling_tiles, low_tiles
 from tile.ops.linear.shapes import FewTiles, Shape
 from tile.ops.linear.transposed_tiles import transposed_tiles
-from tile.ops.linear.wide_tiles import wide_tiles
 
 EDGE = 64  # of the tiles that are counted
 # As many tiles run at once, so that their order does not matter: rows of tiles are not grouped.
@@ -42,9 +42,6 @@ ADDING = 3.5  # microseconds, of a second kernel
 MOST_SHARED = 3  # programs of a tile
 
 
-# The time for which balanced tiles are chosen, compared with wide ones, and persistent ones: 256 x
-# 32000 x 4096 takes 97.8 us with them, 100.6 without.
-MORE = (0.95, 1.01)
 LEAST_CLUSTERED = 512  # elements of the inner axis
 
 
@@ -71,20 +68,14 @@ def few_tiles(
         splits = _splits(count, k * dtype.itemsize) if config and swapped else 1
         return _few(config if splits == 1 else {**config, "splits": splits}, count, swapped=swapped)
     shape = Shape(*sizes, a[2] == 1, b[1] == 1, is_within_sectors(a) or is_within_sectors(b))
-    by_rows = filling_tiles(backend, shape) or transposed_tiles(backend, shape)
-    if by_rows:
-        return by_rows
-    balanced = balanced_tiles(backend, shape)
-    wide = wide_tiles(backend, m, n, k) if batches == 1 else None
-    if wide and not (balanced and balanced.cost < wide.cost * MORE[balanced.is_persistent]):
-        return FewTiles(wide.config, swapped=wide.swapped)
-    if not wide:
-        config = SHORT.select(backend, -min(m, n), -count, k) or FEW.select(backend, m, n, count, k)
+    by_rows = estimated_tiles(backend, shape) or low_tiles(backend, shape)
+    others = by_rows or transposed_tiles(backend, shape) or filling_tiles(backend, shape)
+    if others:
+        return others
+    config = SHORT.select(backend, -min(m, n), -count, k) or FEW.select(backend, m, n, count, k)
     if config and shape.within_sectors:
         config = _in_clusters(config, m, n, k)
-    if not config and balanced:
-        return FewTiles(balanced.config, balanced.swapped)
-    return _few(config, count, swapped=False)
+    return _few(config, count, swapped=False) or balanced_tiles(backend, shape)
 
 
 def _few(config: Configuration, count: int, *, swapped: bool) -> FewTiles | None:

@@ -18,16 +18,11 @@ MOST_INNER = (
     4095  # of results of several tiles of rows: 768 x 768 x 8192 takes 26.8 us with 64 x 72
 )
 STEP, STRIP, MOST_COLUMNS = 8, 64, 256  # columns
-# Results of one or two tiles of rows: the least and most rows, those of a tile, and the columns
-# that are faster than those of the tables (bfloat16, H200, 2026-11-30): 64 x 5120 x 5120 takes
-# 15.1 us (18.7 before), 64 x 6144 x 4096 14.4 (16.2), 128 x 5120 x 5120 17.8 (20.3), 256 x 5120 x
-# 5120 22.9 (25.2), 256 x 8192 x 8192 51.3 (55.9).
-LOW = (
-    (49, 64, 64, range(24, 57)),
-    (105, 128, 128, range(40, 73)),
-    (209, 256, 128, range(72, 129)),
-)
-LEAST_ROWS = 33
+# Results of a tile of rows: the least and most rows, those of a tile, and the columns that are
+# faster than those of the tables (bfloat16, H200, 2026-11-30): 64 x 5120 x 5120 takes 15.1 us (18.7
+# before), 64 x 6144 x 4096 14.4 (16.2), 128 x 768 x 8192 8.7 (12.1).
+LOW = ((49, 64, 64, range(24, 57)), (105, 128, 128, range(40, 73)))
+LEAST_ROWS, LEAST_BATCHED_ROWS = 257, 33  # of other results: of a single matmul, of batches
 # Of other results, the most tiles of 64 x 64 for which the tables have a tile, and the part of its
 # time that others may take: 1024 x 1280 x 1280 takes 6.6 us (8.9), 1024 x 768 x 768 3.9 (4.3), but
 # 1536 x 1152 x 1152 8.7 us with 128 x 112, for which .90 is estimated, and 8.5 with 128 x 128.
@@ -47,16 +42,24 @@ class _Tile(NamedTuple):
         return self.rows * self.columns / 32 + self.rows + self.columns
 
 
+def low_tiles(backend: str, shape: Shape) -> FewTiles | None:
+    """Return the configuration of a matmul of one tile of rows; None leaves it to others."""
+    if backend not in PROGRAMS or shape.batches > 1 or shape.k < LEAST_INNER:
+        return None
+    for least, most, rows, columns in LOW:
+        low = _filling(rows, shape, PROGRAMS[backend]) if least <= shape.m <= most else None
+        if low and low.columns in columns:
+            return FewTiles({**_config(low, shape.k), "GROUP": 1}, swapped=False)
+    return None
+
+
 def filling_tiles(backend: str, shape: Shape) -> FewTiles | None:
     """Return the configuration of a matmul; None leaves it to others."""
     batches, m, n, k, *_ = shape
-    if backend not in PROGRAMS or k < LEAST_INNER or m < LEAST_ROWS:
+    least = LEAST_ROWS if batches == 1 else LEAST_BATCHED_ROWS
+    if backend not in PROGRAMS or m < least or not LEAST_INNER <= k <= MOST_INNER:
         return None
     programs = PROGRAMS[backend]
-    if batches == 1 and m <= LOW[-1][1]:
-        return _low(shape, programs)
-    if k > MOST_INNER:
-        return None
     count = batches * tile.cdiv(m, 64) * tile.cdiv(n, 64)
     usual = next((_Tile(*edges) for most, edges in TABLES if count <= most), _Tile(0, 0))
     choices = _choices(shape, programs)
@@ -64,16 +67,6 @@ def filling_tiles(backend: str, shape: Shape) -> FewTiles | None:
     if chosen.time >= FASTER * usual.time:
         return None
     return FewTiles(_config(chosen, k), swapped=chosen.swapped)
-
-
-def _low(shape: Shape, programs: int) -> FewTiles | None:
-    """Return the configuration of a matmul of one or two tiles of rows."""
-    for least, most, rows, columns in LOW:
-        low = _filling(rows, shape, programs) if least <= shape.m <= most else None
-        if low and low.columns in columns:
-            group = {"GROUP": 1} if shape.m <= rows else {}
-            return FewTiles({**_config(low, shape.k), **group}, swapped=False)
-    return None
 
 
 def _choices(shape: Shape, programs: int) -> Iterator[_Tile]:
