@@ -55,6 +55,11 @@ def test_blocks_cost_the_least(name: str) -> None:
     test_accesses_cost_the_least(name, "wgmma", 4, 3)
 
 
+def test_slices_that_would_conflict_are_not_loaded() -> None:
+    """B is stored by elements, to a buffer whose layout suits loads of the whole operand."""
+    test_accesses_cost_the_least("matmul_narrow_rows", "mma", 4, 3)
+
+
 @pytest.mark.parametrize("name", sorted(BY_DATA))
 def test_conflicts_by_data_are_counted(name: str) -> None:
     kernel = KERNELS[name]

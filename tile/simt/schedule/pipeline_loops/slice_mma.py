@@ -19,14 +19,21 @@ Sums stay in the order of k. docs/notes/scheduling.md has figures.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import starmap
 from typing import NamedTuple
 
 from tile.ir.core import Operation, Value
-from tile.ir.types import I32, number_of, with_layout, with_shape
+from tile.ir.shared_type import Shared
+from tile.ir.types import I32, Tile, number_of, with_layout, with_shape
 from tile.simt import ops
+from tile.simt.layouts.axes import unsliced
 from tile.simt.layouts.dims import WARP
+from tile.simt.layouts.linear_layout import LinearLayout
 from tile.simt.layouts.mma_fragments import MmaShape, Operand, matrix_layout
+from tile.simt.layouts.shared_access import ldmatrix_access, shared_access
 from tile.simt.ops.layout_inference import LayoutBuilder, layout_of, register_count
+from tile.simt.ops.thread import is_ldmatrix_element
 from tile.simt.schedule.buffered_operands import RELABELED, BufferedOperand
 from tile.simt.schedule.dot_slices import K_AXES
 from tile.simt.schedule.pipeline_loops.loop_schedule import LoopSchedule, Point, Rank
@@ -66,7 +73,13 @@ def defer_last_slice(loop: Operation, schedule: LoopSchedule, resources: Resourc
     sources = [source for source in operands if source is not None and source.is_single]
     if plan is None or len(sources) < len(operands):
         return None
-    loads, slices = _slices(dots[0], sources, plan.instruction)
+    build = LayoutBuilder.before(dots[0])
+    buffers = [source.buffer(build) for source in sources]
+    if any(starmap(partial(_conflict, dots[0], plan.instruction, resources), enumerate(buffers))):
+        return None
+    loads, slices = _slices(build, dots[0], buffers, plan.instruction)
+    for source in sources:
+        source.erase()
     schedule.add(Point(loads), Rank.DEFERRED_DOTS, 1, [slices[-1]])
     return Point(slices[0], after=True) if plan.is_tight else Point(loads)
 
@@ -112,13 +125,36 @@ def _plan(dot: Operation, loop: Operation, resources: Resources) -> _Plan | None
     return None if spills else _Plan(largest, is_tight)
 
 
+def _conflict(
+    dot: Operation, instruction: MmaShape, resources: Resources, at: int, mem: Value
+) -> bool:
+    """Return True if slices of an operand take more wavefronts to load than all of it at once.
+
+    Layouts of buffers are chosen for the latter. ldmatrix has no conflicts.
+    """
+    held, whole, banks = mem.type, layout_of(dot.inputs[at]), resources.target.banks
+    slice_layout = _slice_type(dot, instruction, at).layout
+    assert isinstance(held, Shared)
+    assert isinstance(slice_layout, LinearLayout)
+    bits, buffer = held.element.storage_bits, held.layout
+    assert isinstance(buffer, LinearLayout)
+    by_ldmatrix = resources.target.has_ldmatrix and is_ldmatrix_element(held.of)
+    if by_ldmatrix and ldmatrix_access(whole, buffer, bits) is not None:
+        return False
+
+    def wavefronts(layout: LinearLayout) -> int:
+        access = shared_access(layout, buffer, bits, banks)
+        each, _ = access.wavefronts_each(bits, banks)
+        return each * len(access.registers) * access.offsets.in_size(WARP)
+
+    return wavefronts(unsliced(slice_layout, K_AXES[at], held.shape)) > wavefronts(whole)
+
+
 def _slices(
-    dot: Operation, sources: Sequence[BufferedOperand], instruction: MmaShape
+    build: LayoutBuilder, dot: Operation, buffers: Sequence[Value], instruction: MmaShape
 ) -> tuple[Operation, Sequence[Operation]]:
     """Replace a dot by those of its slices; return the first load of the second, and the dots."""
-    build = LayoutBuilder.before(dot)
     count, total = dot.inputs[0].type.shape[-1] // instruction.k, dot.inputs[2]
-    buffers = [source.buffer(build) for source in sources]
     operands = [_loaded_slice(build, dot, buffers, instruction, at) for at in range(count)]
     attributes = {**dot.attributes, "shape": instruction}
     dots = []
@@ -127,8 +163,6 @@ def _slices(
         total = dots[-1].result
     total.name = dot.result.name
     dot.replace_by([total])
-    for source in sources:
-        source.erase()
     second = operands[1][0].op
     assert second is not None
     return second, dots
@@ -143,11 +177,22 @@ def _loaded_slice(
 ) -> Sequence[Value]:
     """Load slice number `number` of the operands of a dot from their buffers."""
     index = build.constant(number, I32)
-    slices = []
-    for value, mem, axis, operand in zip(dot.inputs, buffers, K_AXES, Operand, strict=False):
-        extents = [*value.type.shape]
-        extents[axis] = instruction.k
-        layout = matrix_layout(extents, instruction, operand, dot["warps"])
-        result = with_layout(with_shape(tuple(extents), value.type.element), layout)
-        slices.append(build(ops.shared.local_load_slice, mem, index, axis=axis, result=result))
-    return slices
+    return [
+        build(
+            *(ops.shared.local_load_slice, mem, index),
+            axis=K_AXES[at],
+            result=_slice_type(dot, instruction, at),
+        )
+        for at, mem in enumerate(buffers)
+    ]
+
+
+def _slice_type(dot: Operation, instruction: MmaShape, at: int) -> Tile:
+    """Return the type of a slice of an operand."""
+    value = dot.inputs[at]
+    extents = [*value.type.shape]
+    extents[K_AXES[at]] = instruction.k
+    layout = matrix_layout(extents, instruction, [*Operand][at], dot["warps"])
+    ty = with_layout(with_shape(tuple(extents), value.type.element), layout)
+    assert isinstance(ty, Tile)
+    return ty
