@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tile.backends.nvptx import toolkit
+from tile.backends.nvptx import driver, toolkit
+from tile.errors import BackendError
 
 
 def compiler() -> str:
@@ -55,6 +56,34 @@ def run(program: Path) -> str:
     return done.stdout
 
 
+def device_architecture() -> str:
+    """The architecture of the current device, or a visible skip."""
+    try:
+        return driver.current_architecture()
+    except BackendError as error:
+        pytest.skip(error.message)
+
+
+def build_for_device(folder: Path, *sources: str) -> Path:
+    """Compile and link a program with the driver's library, which may be in no usual place."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        loaded = {Path(line.split()[-1]).parent for line in maps if "/libcuda.so" in line}
+    paths = [word for path in loaded for word in (f"-L{path}", f"-Wl,-rpath,{path}")]
+    return build(folder, *sources, libraries=("-l:libcuda.so.1", *paths))
+
+
+# What programs on a device begin with: a call that fails ends them.
+CHECK = r"""
+#include <cuda.h>
+#include <stdio.h>
+
+#define CHECK(call) \
+  do { \
+    CUresult status = (call); \
+    if (status != CUDA_SUCCESS) \
+      return printf("%s: %d\n", #call, (int)status), 1; \
+  } while (0)
+"""
 # In place of libcuda: it looks at the image and writes down what it is asked.
 DRIVER = r"""
 #include <cuda.h>

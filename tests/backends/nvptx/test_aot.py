@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.nvptx.c_programs import DRIVER, build, run
-from tile.backends.nvptx import driver, ptxas
+from tests.backends.nvptx.c_programs import (
+    CHECK,
+    DRIVER,
+    build,
+    build_for_device,
+    device_architecture,
+    run,
+)
+from tile.backends.nvptx import ptxas
 from tile.backends.nvptx.aot import c_type
-from tile.errors import BackendError
 from tile.frontend.python.source import REQUIRED, Parameter
 from tile.ir.types import ALIASES, Pointer
 from tile.tools.arguments import parse_types
@@ -271,14 +277,6 @@ def test_help_teaches(capsys) -> None:
 
 ADDING = """
 #include "scale.h"
-#include <stdio.h>
-
-#define CHECK(call) \\
-  do { \\
-    CUresult status = (call); \\
-    if (status != CUDA_SUCCESS) \\
-      return printf("%s: %d\\n", #call, (int)status), 1; \\
-  } while (0)
 
 int main(void) {
   static float x[512];
@@ -308,18 +306,8 @@ int main(void) {
 @pytest.mark.parametrize("options", ["num_ctas=1", "num_ctas=2", "num_ctas=16"])
 def test_on_a_device(file: Path, tmp_path: Path, options: str) -> None:
     """A C program without Python sums on the GPU: 256 and 244 ones, times 0.5, plus 1."""
-    try:
-        arch = driver.current_architecture()
-    except BackendError as error:
-        pytest.skip(error.message)
+    arch = device_architecture()
     compile_to(tmp_path, file, "--target", arch, "--options", options)
-    (tmp_path / "program.c").write_text(ADDING)
-    program = build(tmp_path, "program.c", libraries=("-l:libcuda.so.1", *search_paths()))
+    (tmp_path / "program.c").write_text(CHECK + ADDING)
+    program = build_for_device(tmp_path, "program.c")
     assert run(program).split() == ["129", "123", "123", "1"]
-
-
-def search_paths() -> list[str]:
-    """Return the linker's options to find the driver's library, which may be in no usual place."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        loaded = {Path(line.split()[-1]).parent for line in maps if "/libcuda.so" in line}
-    return [word for folder in loaded for word in (f"-L{folder}", f"-Wl,-rpath,{folder}")]

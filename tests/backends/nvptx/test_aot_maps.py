@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 from cuda.bindings import driver as cuda
 
-from tests.backends.nvptx.c_programs import DRIVER, build, run
-from tests.backends.nvptx.test_aot import search_paths
+from tests.backends.nvptx.c_programs import (
+    CHECK,
+    DRIVER,
+    build,
+    build_for_device,
+    device_architecture,
+    run,
+)
 from tile.backends.nvptx import driver
 from tile.backends.nvptx.aot_maps import c_map, can_encode
 from tile.backends.nvptx.launch_metadata import (
@@ -19,7 +25,6 @@ from tile.backends.nvptx.launch_metadata import (
     LaunchValue,
     TensorMap,
 )
-from tile.errors import BackendError
 from tile.tools.cli import main
 
 KERNEL = """
@@ -158,14 +163,6 @@ def test_values_in_c() -> None:
 
 ON_DEVICE = """
 #include "product.h"
-#include <stdio.h>
-
-#define CHECK(call) \\
-  do { \\
-    CUresult status = (call); \\
-    if (status != CUDA_SUCCESS) \\
-      return printf("%s: %d\\n", #call, (int)status), 1; \\
-  } while (0)
 
 static uint16_t a[128 * 96], b[96 * 200], c[128 * 200];
 
@@ -204,13 +201,10 @@ int main(void) {
 
 def test_on_a_device(tmp_path: Path) -> None:
     """A C program multiplies by TMA, and without it where the result has 190 columns."""
-    try:
-        arch = driver.current_architecture()
-    except BackendError as error:
-        pytest.skip(error.message)
+    arch = device_architecture()
     compile_to(tmp_path, arch)
-    (tmp_path / "program.c").write_text(ON_DEVICE)
-    program = build(tmp_path, "program.c", libraries=("-l:libcuda.so.1", *search_paths()))
+    (tmp_path / "program.c").write_text(CHECK + ON_DEVICE)
+    program = build_for_device(tmp_path, "program.c")
     assert run(program).split() == ["5a00", "5e00", "5a00", "5a00", "0"] * 2
 
 
