@@ -483,3 +483,32 @@ def test_linear_cross_entropy_stores_logits_for_its_gradients() -> None:
     assert logits.shape == (3, 9) and not logits.requires_grad
     stored = loss.grad_fn.saved_tensors[-1]
     torch.testing.assert_close(stored, logits)
+
+
+def test_layer_norm_stores_statistics_for_its_gradients() -> None:
+    x, weight, bias = tensors(((3, 7), (7,), (7,)))
+    y = tile.ops.layer_norm(x, weight, bias)
+    result, *statistics = tile.ops.layer_norm(x, weight, bias, statistics=True)
+    assert result.requires_grad and not any(each.requires_grad for each in statistics)
+    torch.testing.assert_close(y.grad_fn.saved_tensors[-2:], tuple(statistics))
+    empty = torch.ones(4, 0, requires_grad=True)
+    tile.ops.layer_norm(empty, torch.ones(0), torch.ones(0)).sum().backward()
+    assert empty.grad.shape == (4, 0)
+
+
+@pytest.mark.parametrize(("activation", "count"), [(None, 2), ("gelu", 2), ("relu", 3)])
+def test_results_are_stored_for_gradients_that_read_them(
+    activation: str | None, count: int
+) -> None:
+    a, b = tensors(((3, 4), (4, 5)))
+    assert len(tile.ops.matmul(a, b, activation=activation).grad_fn.saved_tensors) == count
+
+
+def test_results_of_which_one_is_used() -> None:
+    arrays = tensors(((3, 2), (3, 4), (3, 4), (16, 2), (16, 4), (16,)))
+    hidden, cell = tile.ops.lstm_cell(*arrays)
+    expected = torch.lstm_cell(arrays[0], arrays[1:3], *arrays[3:], torch.zeros_like(arrays[-1]))
+    for actual, theirs in zip((hidden, cell), expected, strict=True):
+        gradients = torch.autograd.grad(actual.sum(), arrays, retain_graph=True, allow_unused=True)
+        wanted = torch.autograd.grad(theirs.sum(), arrays, retain_graph=True)
+        torch.testing.assert_close(gradients, wanted)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,14 @@ import torch
 from torch.autograd.function import once_differentiable
 
 Function = Callable[..., Any]
+FIXED = 5  # inputs of `Differentiable` before the values of arguments
 
 
 @dataclass(frozen=True)
 class Step:
     """One backward pass: the arguments by name, the results, and their gradients.
 
+    results: None for those that the gradient does not read. grads: of results that have some.
     needed: the names of the arguments whose gradients are asked for. deterministic: True if PyTorch
     was told to use deterministic algorithms.
     """
@@ -38,33 +41,43 @@ Gradient = Callable[[Step], Mapping[str, Any]]
 
 
 def _backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-    saved = list(ctx.saved_tensors)
-    results = tuple(saved[len(saved) - ctx.count :])
-    tensors = iter(saved)
+    tensors = iter(ctx.saved_tensors)
     values = [
         next(tensors) if tensor else other
         for tensor, other in zip(ctx.tensors, ctx.others, strict=True)
     ]
-    wanted = ctx.needs_input_grad[4:]
+    results = [None] * ctx.count
+    for position in ctx.reads:
+        results[position] = next(tensors)
+    wanted = ctx.needs_input_grad[FIXED:]
     step = Step(
         dict(zip(ctx.names, values, strict=True)),
-        results,
-        tuple(None if grad is None else grad.contiguous() for grad in grads),
+        tuple(results),
+        tuple(
+            zeros() if grad is None else grad.contiguous()
+            for grad, zeros in zip(grads, ctx.zeros, strict=False)
+        ),
         frozenset(name for name, needed in zip(ctx.names, wanted, strict=True) if needed),
         torch.are_deterministic_algorithms_enabled(),
     )
     gradients = ctx.gradient(step)
-    return (None, None, None, None, *(gradients.get(name) for name in ctx.names))
+    return (*[None] * FIXED, *(gradients.get(name) for name in ctx.names))
 
 
 _BACKWARD: Function = once_differentiable(_backward)
 
 
+def _zeros_like(tensor: Any) -> Callable[[], Any]:
+    """Return a function that returns such zeros, and does not keep the tensor."""
+    options = {"dtype": tensor.dtype, "device": tensor.device}
+    return functools.partial(torch.zeros, tensor.shape, **options)
+
+
 class Differentiable(torch.autograd.Function):
     """A function of arguments by name, with its gradient.
 
-    The inputs are the function, its gradient, the number of results that have gradients, the names
-    of the arguments, and their values.
+    The inputs are the function, its gradient, the number of results that have gradients, the
+    positions of those that it reads, the names of the arguments, and their values.
     """
 
     @staticmethod
@@ -73,6 +86,7 @@ class Differentiable(torch.autograd.Function):
         function: Function,
         gradient: Gradient,
         differentiable: int,
+        reads: Sequence[int],
         names: tuple[str, ...],
         *values: Any,
     ) -> Any:
@@ -82,7 +96,11 @@ class Differentiable(torch.autograd.Function):
         ctx.gradient, ctx.names, ctx.tensors, ctx.count = gradient, names, tensors, len(results)
         ctx.others = [None if tensor else v for v, tensor in zip(values, tensors, strict=True)]
         saved = [value for value, tensor in zip(values, tensors, strict=True) if tensor]
-        ctx.save_for_backward(*saved, *results)
+        ctx.reads = [position for position in reads if position < len(results)]
+        ctx.save_for_backward(*saved, *(results[position] for position in ctx.reads))
+        # Zeros for results that nothing uses are made here, and of those with gradients alone.
+        ctx.set_materialize_grads(False)
+        ctx.zeros = [_zeros_like(each) for each in results[:differentiable]]
         ctx.mark_non_differentiable(*results[differentiable:])
         return result
 
@@ -92,13 +110,17 @@ class Differentiable(torch.autograd.Function):
 
 
 def differentiate(
-    function: Function, gradient: Gradient, differentiable: int, arguments: Mapping[str, Any]
+    function: Function,
+    gradient: Gradient,
+    differentiable: int,
+    reads: Sequence[int],
+    arguments: Mapping[str, Any],
 ) -> Any:
     """Return the result of a function of `arguments`, which autograd differentiates by `gradient`.
 
-    differentiable: so many results, the first, have gradients. `gradient` returns those of
-    arguments by name; a missing one is None.
+    differentiable: so many results, the first, have gradients. reads: positions of the results that
+    `gradient` reads. It returns the gradients of arguments by name; a missing one is None.
     """
     names = tuple(arguments)
     apply: Function = Differentiable.apply
-    return apply(function, gradient, differentiable, names, *arguments.values())
+    return apply(function, gradient, differentiable, reads, names, *arguments.values())

@@ -7,8 +7,8 @@
 
 A call with a tensor that requires a gradient, while PyTorch records gradients, becomes a node of
 its graph. Other calls, of any arrays, cost one look at their arguments. A gradient is a function of
-a step: the arguments by name, the results, the gradients of these, and the names of the arguments
-whose gradients are needed. It returns these by name, from the ops that compute them.
+a step: the arguments by name, the results that it reads, the gradients of these, and the names of
+the arguments whose gradients are needed. It returns these by name, from the ops that compute them.
 `differentiable_by` makes one from the parameters of the op that computes the gradients.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
@@ -32,6 +32,8 @@ else:
     Gradient = Any
 
 NOTHING: Mapping[str, tuple[Any, ...]] = MappingProxyType({})
+# Positions of results, or a function of the arguments that returns them.
+Positions = Sequence[int] | Callable[[Mapping[str, Any]], Sequence[int]]
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -43,12 +45,15 @@ def differentiable(
     without: Mapping[str, tuple[Any, ...]] = NOTHING,
     recording: Mapping[str, Any] = NOTHING,
     returned: int = 1,
+    reads: Positions = (),
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that gives an op a gradient in PyTorch's autograd.
 
     results: so many results, the first, have gradients. without: by argument, the values with
     which the op has none. recording: arguments of calls that are recorded, which make results that
     the gradient needs; a caller that did not pass them gets the first results, `returned` many.
+    reads: the results that the gradient reads, which autograd stores until then; others are None in
+    its step, so that their memory is free when the caller drops them.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -71,7 +76,10 @@ def differentiable(
                             f"{function.__name__}: `{name}` = {arguments[name]!r} has no gradient, "
                             "and an argument requires one"
                         )
-                result = differentiate(function, gradient, results, {**arguments, **recording})
+                positions = reads(arguments) if callable(reads) else reads
+                result = differentiate(
+                    *(function, gradient, results, positions), {**arguments, **recording}
+                )
                 asked = all(arguments.get(name) == value for name, value in recording.items())
                 fewer = result if asked else result[0] if returned == 1 else result[:returned]
                 return cast(Result, fewer)
@@ -92,6 +100,7 @@ def differentiable_by(
     count: int = 1,
     recording: Mapping[str, Any] = NOTHING,
     returned: int = 1,
+    reads: Positions | None = None,
     **derived: Callable[[Any], Any],
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Return a decorator that gives an op the gradient that another op computes.
@@ -100,7 +109,8 @@ def differentiable_by(
     the names of the results, of which the first `count` have gradients. backward: the other op, or
     its name in the module. A parameter of it gets what `derived` returns for the step, else the
     result or the argument of its name; others that have no default get the gradients of results.
-    recording, returned: as of `differentiable`.
+    recording, returned, reads: as of `differentiable`; by default, it reads the results whose names
+    are parameters of the other op.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -127,9 +137,17 @@ def differentiable_by(
             computed = computed if isinstance(computed, tuple) else (computed,)
             return dict(zip(gradients.split(), computed, strict=True))
 
-        return differentiable(gradient, results=count, recording=recording, returned=returned)(
-            function
-        )
+        def read(_: Mapping[str, Any]) -> list[int]:
+            names = other()[1].keys() - derived
+            return [at for at, name in enumerate(results.split()) if name in names]
+
+        return differentiable(
+            gradient,
+            results=count,
+            recording=recording,
+            returned=returned,
+            reads=read if reads is None else reads,
+        )(function)
 
     return decorate
 

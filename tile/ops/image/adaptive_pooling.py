@@ -33,7 +33,7 @@ def _indices(step: Any) -> Any:
 
 
 @keeps_channels_last("x")
-@differentiable_by("x", size=size_of_x, index=_indices)
+@differentiable_by("x", reads=(1,), size=size_of_x, index=_indices)
 @planned()
 def adaptive_max_pool2d(
     x: Any, size: Window, indices: bool = False, *, layout: str = "NHWC", out: Any = None

@@ -37,7 +37,7 @@ from tile.ops.image.convolution_matmul import Convolution
 from tile.ops.image.images import result_image, spatial
 from tile.ops.image.memory_format import keeps_channels_last
 from tile.ops.image.windows import Window, edges_of, window_counts, windows_of
-from tile.ops.pointwise.activation import activation_gradient
+from tile.ops.pointwise.activation import activation_gradient, read_results
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _gradients(step: Any) -> dict[str, Any]:
 
 
 @keeps_channels_last("x", "filters")
-@differentiable(_gradients)
+@differentiable(_gradients, reads=read_results)
 @planned()
 def conv2d(
     x: Any,

@@ -31,7 +31,7 @@ def _indices(step: Any) -> Any:
 
 
 @keeps_channels_last("x")
-@differentiable_by("x", size=size_of_x, index=_indices)
+@differentiable_by("x", reads=(1,), size=size_of_x, index=_indices)
 @planned()
 def max_pool2d(
     x: Any,

@@ -35,7 +35,7 @@ from tile.ops.linear.splits import check_splits
 from tile.ops.linear.stream_k import stream_matmul
 from tile.ops.linear.strided import Strided, reaches_far
 from tile.ops.linear.strided_matmul import strided_matmul, sums_of
-from tile.ops.pointwise.activation import activation_gradient
+from tile.ops.pointwise.activation import activation_gradient, read_results
 
 
 def _gradients(step: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     return gradients
 
 
-@differentiable(_gradients)
+@differentiable(_gradients, reads=read_results)
 @planned()
 def matmul(
     a: Any,

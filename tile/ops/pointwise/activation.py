@@ -9,7 +9,7 @@ memory: one array is read and one is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -102,6 +102,12 @@ def activate_backward_reference(dy: Array, x: Array, function: str, from_result:
     if from_result and function != "relu":  # whose results have its derivatives
         x = np.log(x / (1 - x)) if function == "sigmoid" else np.arctanh(x)
     return dy * ACTIVATIONS[function].reference_slope(x)
+
+
+def read_results(arguments: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return (0,) if `activation_gradient` reads the result of an op with these arguments."""
+    name = arguments.get("activation")
+    return (0,) if name is not None and ACTIVATIONS[name].result_slope is not None else ()
 
 
 def activation_gradient(name: str | None, dy: Any, result: Any, sums: Callable[[], Any]) -> Any:

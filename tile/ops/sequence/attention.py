@@ -58,7 +58,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     return dict(zip(names, gradients, strict=True))
 
 
-@differentiable(_gradients, recording={"log_sums": True})
+@differentiable(_gradients, recording={"log_sums": True}, reads=(0, 1))
 @planned()
 def attention(
     q: Any,

@@ -50,7 +50,7 @@ def _gradients(step: Any) -> dict[str, Any]:
     return dict(zip("qkv", gradients, strict=True))
 
 
-@differentiable(_gradients, recording={"log_sums": True})
+@differentiable(_gradients, recording={"log_sums": True}, reads=(0, 1))
 @planned()
 def varlen_attention(
     q: Any,
