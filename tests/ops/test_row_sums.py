@@ -57,3 +57,13 @@ def test_several_short_rows_of_a_program() -> None:
     result = tile.ops.layer_norm(x, weight, bias)
     wanted = layer_norm_reference(*(v.astype(np.float64) for v in (x, weight, bias)), 1e-5, False)
     np.testing.assert_allclose(result, wanted, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_statistics_of_rows_without_elements_are_nan(rows: int) -> None:
+    x, weight = np.ones((rows, 0)), np.ones(0)
+    result, *statistics = tile.ops.layer_norm(x, weight, weight, statistics=True)
+    assert result.shape == (rows, 0)
+    _, scale = tile.ops.rms_norm(x, weight, statistics=True)
+    for each in (*statistics, scale):
+        np.testing.assert_array_equal(each, np.full(rows, np.nan))

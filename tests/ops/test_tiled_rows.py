@@ -33,8 +33,8 @@ def tiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ti
     result = Tiled(request.param == "TMA")
     choose = tiled_rows.tiled_rows
     entries = {
-        (ANY, 1536, ANY): tiled_rows._tiles(3, WARPS, 2, tma=result.tma, sampled=True),
-        (ANY, ANY, ANY): tiled_rows._tiles(5, WARPS, 3, tma=result.tma),
+        (ANY, ANY, 1536, ANY): tiled_rows._tiles(3, WARPS, 2, tma=result.tma, sampled=True),
+        (ANY, ANY, ANY, ANY): tiled_rows._tiles(5, WARPS, 3, tma=result.tma),
     }
 
     def record(*arguments: Any, **options: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tile.ops.rowwise.row_norms import row_norm
 from tile.ops.rowwise.row_norms_backward import row_norm_backward
 
 
-@differentiable_by("x weight bias")
+@differentiable_by("x weight bias", "y mean rstd", recording={"statistics": True})
 @planned()
 def layer_norm(
     x: Any, weight: Any, bias: Any, eps: float = 1e-5, statistics: bool = False, *, out: Any = None
@@ -28,7 +28,8 @@ def layer_norm(
     """Return the layer normalization over the last axis of `x`, in its type.
 
     weight, bias: one element for each of a row, of any float type. eps: added to the variance. With
-    `statistics` the result is (out, mean, rstd), the latter of each row, float32 or float64.
+    `statistics` the result is (out, mean, rstd), the latter of each row, float32 or float64, NaN of
+    rows without elements.
     """
     return row_norm("layer_norm", x, {"weight": weight, "bias": bias}, eps, statistics, out)
 

@@ -28,7 +28,8 @@ def rms_norm(
     """Return the RMS normalization over the last axis of `x`, in its type.
 
     weight: one element for each of a row, of any float type. eps: added to the mean square. With
-    `statistics` the result is (out, r), the latter of each row, float32 or float64.
+    `statistics` the result is (out, r), the latter of each row, float32 or float64, NaN of rows
+    without elements.
     """
     return row_norm("rms_norm", x, {"weight": weight}, eps, statistics, out)
 

@@ -70,7 +70,11 @@ def row_norm_backward_kernel(
         shape, block = [rows, SIZE * TILES * BLOCK], [ROWS, BLOCK]
         x_rows = tl.make_tensor_descriptor(x_ptr, shape, [x_stride, 1], block)
         dy_rows = tl.make_tensor_descriptor(dy_ptr, shape, [dy_stride, 1], block)
-    # The next rows are loaded while sums of these are waited for.
+    first = part.to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    next_mean, next_rstd = statistic_of(mean_ptr, first, rows), statistic_of(rstd_ptr, first, rows)
+    # The next rows are loaded while sums of these are waited for, and so are their statistics, if
+    # threads copy rows: 2048 x 20480 takes 77 us, without 85. If TMA does, clusters are slower:
+    # 4096 x 32768 205 us, and 196 (H200, float16, 2026-11-30).
     for start in tl.range(part * ROWS, rows, step, num_stages=STAGES):
         row = start.to(tl.int64) + tl.arange(0, ROWS)[:, None]
         exists = row < rows
@@ -85,8 +89,16 @@ def row_norm_backward_kernel(
                 x_tile, dy_tile = x_ptr + t * BLOCK + column, dy_ptr + t * BLOCK + column
                 xs += (widen(tl.load(x_tile + row * x_stride, mask=inside, other=0.0)),)
                 dys += (widen(tl.load(dy_tile + row * dy_stride, mask=inside, other=0.0)),)
+        if DESCRIBED:
+            mean, rstd = statistic_of(mean_ptr, row, rows), statistic_of(rstd_ptr, row, rows)
+        else:
+            mean, rstd, after = next_mean, next_rstd, row + step
+            next_mean, next_rstd = (
+                statistic_of(mean_ptr, after, rows),
+                statistic_of(rstd_ptr, after, rows),
+            )
         mean, rstd, by_x, by_one = gradient_sums(
-            *(x_ptr, mean_ptr, rstd_ptr, xs, dys, weights, row, x_stride, exists, in_row),
+            *(x_ptr, mean, rstd, xs, dys, weights, row, x_stride, exists, in_row),
             length,
             share,
             CENTERED,
@@ -108,8 +120,10 @@ def row_norm_backward_kernel(
                 dbiases = (*dbiases[:t], dbiases[t] + dy, *dbiases[t + 1 :])
             else:
                 dx = scaled * weights[t] + x * (slope * rstd)
-            # One more instruction each: of float64, to round less, and where registers spill else.
-            if dx.dtype == tl.float64 or (CENTERED and BLOCK > HELD):
+            # One more instruction each: of float32 and float64, to round less (terms of rows of one
+            # element cancel), and where registers spill else.
+            is_long = BLOCK > HELD or x_ptr.dtype.element_ty.primitive_bitwidth > 16
+            if dx.dtype == tl.float64 or (CENTERED and is_long):
                 dx = (dy * weights[t] - by_one * share + x * slope) * rstd
                 dw = dy * (x * rstd)
             dweights = (*dweights[:t], dweights[t] + dw, *dweights[t + 1 :])
@@ -121,6 +135,12 @@ def row_norm_backward_kernel(
         store_part(dweight_parts_ptr + at, dweights[t], mask)
         if CENTERED:
             store_part(dbias_parts_ptr + at, dbiases[t], mask)
+
+
+@tile.jit
+def statistic_of(ptr, row, rows):
+    """Return a statistic of rows, or None if it is to be computed."""
+    return None if ptr is None else tl.load(ptr + row, mask=row < rows, other=0.0)
 
 
 @tile.jit

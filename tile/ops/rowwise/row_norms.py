@@ -128,7 +128,7 @@ def row_norm(
 ) -> Any:
     """Return the normalization of the rows of `x`; `vectors` are weight, and bias if centered.
 
-    With `statistics`, the mean, if centered, and rstd of the rows follow.
+    With `statistics`, the mean, if centered, and rstd of the rows follow: NaN of no elements.
     """
     call = Call(op)
     source = call.array("x", x)
@@ -141,12 +141,10 @@ def row_norm(
     centered = "bias" in vectors
     mean = rstd = None
     if statistics:
-        if not length:
-            raise ArgumentValueError(f"{op}: `x` has shape {source.shape}; its rows have no mean")
         kind = accumulator(source.dtype)
         mean = call.new(source.shape[:-1], kind) if centered else None
         rstd = call.new(source.shape[:-1], kind)
-    if result.size:
+    if result.size or (statistics and rows.count):
         arguments = (
             *(x, vectors["weight"], vectors.get("bias"), result.value),
             *(mean and mean.value, rstd and rstd.value, rows.stride, y.stride),

@@ -1,8 +1,12 @@
 """The gradients of layer and RMS normalization.
 
-The backward pass computes mean and rstd anew, unless it is given them: it must read x anyway, so
-storing them would only add traffic. Its programs each take every n-th row and keep their sums for
-dweight and dbias in registers (row_norm_gradient.py); a second kernel adds up the sums of all.
+The backward pass computes mean and rstd anew, unless it is given them: it must read x anyway. It
+needs one exchange less between the threads of a program if it is given the mean, so autograd stores
+the statistics of layer norm: 4096 x 32768 takes 196 us in place of 229, 4096 x 4096 29 (H200,
+float16, 2026-11-30). RMS norm gains nothing.
+
+Its programs each take every n-th row and keep their sums for dweight and dbias in registers
+(row_norm_gradient.py); a second kernel adds up the sums of all.
 """
 
 from __future__ import annotations
@@ -114,7 +118,8 @@ def _programs(
     is_sampled = is_short and ELEMENTS < tiles["BLOCK"] <= SAMPLED
     is_whole = length == tiles["BLOCK"]
     choose = described_rows if is_whole else shared_rows
-    config = dict(choose(call, x, dy, centered=centered, has_statistics=has_statistics))
+    kinds = {"centered": centered, "has_statistics": has_statistics}
+    config = dict(choose(call, x, dy, **kinds))
     is_described, size = is_whole and bool(config), config.get("SIZE", 1)
     if size > 1:
         block = tile.next_power_of_2(length // size)
@@ -123,7 +128,7 @@ def _programs(
         is_sampled = is_short and is_described  # 4096 x 32768 231 us, without 256
     elif is_described:
         is_sampled = is_short and ELEMENTS <= length <= SAMPLED
-    elif not config and (config := tiled_rows(call, x, dy, centered=centered)):
+    elif not config and (config := tiled_rows(call, x, dy, **kinds)):
         is_described, is_sampled = config.pop("DESCRIBED"), config.pop("SAMPLED")
         is_whole = length == config["TILES"] * config["BLOCK"]
         tiles = {name: config[name] for name in config if name not in ("STAGES", "programs")}

@@ -75,8 +75,8 @@ def of_tiles(xs):
 @tile.jit
 def gradient_sums(
     x_ptr,
-    mean_ptr,
-    rstd_ptr,
+    mean,
+    rstd,
     xs,
     dys,
     weights,
@@ -94,15 +94,16 @@ def gradient_sums(
 ):
     """Return the mean of a row if CENTERED, rstd, and the sums that gradients depend on.
 
-    These are of direct * distance, and of direct = dy * weight. The first two are loaded if they
-    are given. in_row: which elements of the last tile exist. A cluster of SIZE programs shares
+    These are of direct * distance, and of direct = dy * weight. mean, rstd: None if they are to be
+    computed. in_row: which elements of the last tile exist. A cluster of SIZE programs shares
     rows, one at a time, in equal parts: the sums are those of all.
     """
-    mean = by_one = 0.0
-    if CENTERED:
-        if mean_ptr is not None:
-            mean = tl.load(mean_ptr + row, mask=exists, other=0.0)
-        elif SAMPLE:
+    by_one = 0.0
+    has_statistics: tl.constexpr = rstd is not None
+    if not CENTERED:
+        mean = 0.0
+    elif not has_statistics:
+        if SAMPLE:
             mean = sample_mean(x_ptr, row, x_stride, exists, length, SAMPLE)
         else:  # of the part of a row that the program has
             mean = tl.sum(of_tiles(xs), axis=1, keep_dims=True) * (share * SIZE)
@@ -114,15 +115,14 @@ def gradient_sums(
         distance = xs[t]
         if CENTERED:
             distance -= mean  # where not inside, direct is 0
-            if mean_ptr is None and not WHOLE and t == len(xs) - 1:
+            if not has_statistics and not WHOLE and t == len(xs) - 1:
                 distance = tl.where(exists & in_row, distance, 0.0)
         distances += (distance,)
         directs += (dys[t] * weights[t],)
         by_xs += (directs[t] * distance,)
         squares += (distance * distance,)
     by_x, square = of_tiles(by_xs), of_tiles(squares)
-    if rstd_ptr is not None:
-        rstd = tl.load(rstd_ptr + row, mask=exists, other=0.0)
+    if has_statistics:
         if CENTERED:
             by_x, by_one = tl.reduce((by_x, of_tiles(directs)), 1, add_2, keep_dims=True)
             by_x, by_one = of_cluster((by_x, by_one), SIZE)
