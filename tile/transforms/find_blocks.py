@@ -15,7 +15,7 @@ from tile.analysis.polynomial import Polynomial
 from tile.ir.builder import Builder
 from tile.ir.core import Function, Operation, Value
 from tile.ir.module import Module
-from tile.ir.op_definition import OpDef
+from tile.ir.op_definition import OpDef, Trait
 from tile.ir.ops import arith, descriptor, memory, shape
 from tile.ir.ops.descriptor import block_pointers_of
 from tile.ir.passes import module_pass
@@ -43,12 +43,13 @@ def find_blocks(
     identity, so the kernel computes the same without TMA. Of a tile whose first axis is contiguous,
     the transpose is loaded or stored. Blocks of more axes than the tile has, as those of an array
     of matrices, are reshaped. Of vectors, those that a loop loads for its dots are stated. Unless
-    `without_dots`, kernels stay as they are if no load of a loop for its dots is proven: TMA pays
-    in loops whose operands it loads. Where others are not proven, which threads copy, the proven
-    ones have to be of `least_bytes`, and others may not depend on what their loop loads. Off unless
-    `pointer_blocks`, which targets with TMA and wgmma set unless the launch option `tma` names
-    other uses. With `warn_unproven`, which `tma="pointers"` sets, a warning says why a load in a
-    loop with its dot is not proven.
+    `without_dots`, kernels without dots stay as they are, and loads do if none of a loop for its
+    dots is proven: TMA pays in loops whose operands it loads, and for results, which go through
+    shared memory. Where others are not proven, which threads copy, the proven ones have to be of
+    `least_bytes`, and others may not depend on what their loop loads. Off unless `pointer_blocks`,
+    which targets with TMA and wgmma set unless the launch option `tma` names other uses. With
+    `warn_unproven`, which `tma="pointers"` sets, a warning says why a load in a loop with its dot
+    is not proven.
 
         %p = addptr %rows, %columns {stride = 2} : tile<64x32xptr<f16>>
         %x = load %p, %inside, %zero : tile<64x32xf16>
@@ -74,10 +75,10 @@ def _state_blocks(
     function: Function, warn_unproven: bool, without_dots: bool, least_bytes: int
 ) -> bool:
     """State the blocks of a kernel's loads and stores; return True if there are some."""
+    if not (without_dots or any(op.has_trait(Trait.DOT) for op in function.walk())):
+        return False
     accesses = [op for op in function.walk() if op.defn in (memory.load, memory.store)]
     operands = {op for op in accesses if _is_loaded_for_dot(op) and block_pointers_of(op) is None}
-    if not operands and not without_dots:
-        return False
     blocks = PointerBlocks(function)
     proven: list[tuple[Operation, PointerBlock]] = []
     for op in accesses:
@@ -88,7 +89,7 @@ def _state_blocks(
                 if warn_unproven and op in operands:
                     warn(f"this load is not proven to be that of a TMA block: {reason}", op.loc)
     if not (without_dots or _pays(operands, {op for op, _ in proven}, least_bytes)):
-        return False
+        proven = [(op, block) for op, block in proven if op.defn is memory.store]
     for op, block in proven:
         _state(op, block, blocks.forms)
     return bool(proven)
@@ -98,7 +99,7 @@ def _pays(operands: set[Operation], proven: set[Operation], least_bytes: int) ->
     """Return True if TMA loads enough of the operands of dots; threads copy those not proven."""
     by_tma, by_threads = operands & proven, operands - proven
     if not by_threads:
-        return True
+        return bool(operands)
     tiles = [op.result.type for op in by_tma]
     size = sum(ty.of.bytes_of(ty.numel) for ty in tiles if isinstance(ty, Tile))
     return bool(by_tma) and size >= least_bytes and not any(map(_is_indirect, by_threads))
