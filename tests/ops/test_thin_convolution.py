@@ -27,7 +27,8 @@ GEOMETRIES: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("backend", ["interp", "interp:wgmma"])
 def test_results(backend: str, geometry: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
-    monkeypatch.setitem(thin_convolution.PROGRAMS, ("interp", 2), 2)
+    programs = {("interp", 2, stored): 2 for stored in (False, True)}
+    monkeypatch.setattr(thin_convolution, "PROGRAMS", programs)
     names = []
     select = JITFunction.__getitem__
 

@@ -2,7 +2,8 @@
 
 Of an image of one channel, a window has 25 elements if it is 5 x 5: the time goes into loads of
 single elements, one after the other, and into the result. So a program keeps the filters, has many
-tiles of pixels, and loads those of the next tile while it stores the result of one.
+tiles of pixels, and loads those of the next tile while it stores the result of one, by TMA where
+that can.
 """
 
 from __future__ import annotations
@@ -12,14 +13,21 @@ import tile.language as tl
 from tile.ops.core.call_plans import launch
 from tile.ops.core.tables import ANY, Table
 from tile.ops.image.convolution_matmul import Convolution
-from tile.ops.image.pixels import pixel_position, store_pixels
+from tile.ops.image.im2col_configuration import stores_rows
+from tile.ops.image.pixels import finished, pixel_position, store_pixels
 from tile.ops.linear.configurations import PORTABLE, tiles
 
-# Programs with many tiles, by backend and bytes of an element: task 6 of docs/results/paper.md on
-# an H200, 2026-11-26. Fused multiply-adds are faster with one tile a program.
-PROGRAMS = {("nvptx", 2): 396, ("nvptx", 4): 528}
 MOST_INNER = 32  # elements of a window
-TABLE = Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(128, 64, 32, stages=1)}})
+
+# By backend, bytes of an element, and whether TMA stores the tiles: programs with many tiles each,
+# as many as are co-resident, and the tile. Seven convolutions on an H200, 2026-12-01
+# (docs/notes/ops.md). Fused multiply-adds are faster with one tile a program.
+PROGRAMS = {("nvptx", 2, True): 660, ("nvptx", 2, False): 396, ("nvptx", 4, False): 660}
+ROWS = {2: 128, 4: 64}
+TABLES = {
+    size: Table(PORTABLE, {"nvptx": {(ANY, ANY, ANY): tiles(rows, 64, 32, stages=1)}})
+    for size, rows in ROWS.items()
+}
 
 
 @tile.jit
@@ -48,6 +56,7 @@ def thin_conv2d_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    STORED: tl.constexpr,
 ):
     height, width, out_height, out_width, _ = sizes
     column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
@@ -75,26 +84,30 @@ def thin_conv2d_kernel(
         a = tl.load(origin + offset, mask=inside & exists[None, :], other=0.0)
         total = tl.zeros((BLOCK_M, BLOCK_N), dtype=SUMS)
         total = tl.dot(a, b, total, input_precision=PRECISION, out_dtype=SUMS)
-        store_pixels(
-            *(
-                total,
-                bias_ptr,
-                out_ptr + starts[2],
-                out_strides,
-                sizes[2:],
-            ),
-            *(pixel, column, pixels, filters, ORDER, ACTIVATION),
-        )
+        if STORED:
+            out = tl.make_tensor_descriptor(
+                out_ptr, [pixels, filters], [out_strides[2], 1], [BLOCK_M, BLOCK_N]
+            )
+            result = finished(total, bias_ptr, column, filters, ACTIVATION)
+            at = [number * BLOCK_M, tl.program_id(1) * BLOCK_N]
+            out.store(at, result.to(out_ptr.dtype.element_ty))
+        else:
+            store_pixels(
+                *(total, bias_ptr, out_ptr + starts[2], out_strides, sizes[2:]),
+                *(pixel, column, pixels, filters, ORDER, ACTIVATION),
+            )
 
 
 def thin_convolution(conv: Convolution) -> bool:
     """Write a convolution of one group if its windows have few elements; return True then."""
     pixels, count, inner = conv.sizes
-    programs = PROGRAMS.get((conv.call.backend, conv.dtype.itemsize), 0)
-    by_fma = conv.dtype.itemsize > 2 and conv.precision == "ieee"
+    size = conv.dtype.itemsize
+    stored = size == 2 and stores_rows(conv)  # of wider accumulators, threads store faster
+    programs = PROGRAMS.get((conv.call.backend, size, stored), 0)
+    by_fma = size > 2 and conv.precision == "ieee"
     if not programs or by_fma or not 0 < inner <= MOST_INNER:
         return False
-    config = dict(TABLE.select(conv.call.backend, pixels, count, inner))
+    config = dict(TABLES[size].select(conv.call.backend, pixels, count, inner))
     config.pop("GROUP")
     grid = (
         min(programs, tile.cdiv(pixels, config["BLOCK_M"])),
@@ -103,6 +116,7 @@ def thin_convolution(conv: Convolution) -> bool:
     launch(thin_conv2d_kernel, grid)(
         *(*conv.arrays, conv.starts, *conv.addresses),
         SUMS=conv.sums,
+        STORED=stored,
         **conv.constants,
         **config,
     )
