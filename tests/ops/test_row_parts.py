@@ -64,6 +64,8 @@ def softmax_of(x: Array, log: bool) -> Array:
         (1024, "float32", False),
         (1200, "float16", False),
         (1200, "float16", True),
+        (1001, "float32", False),  # rows that begin anywhere in a line
+        (1203, "float16", True),
     ],
 )
 @pytest.mark.parametrize("log", [False, True])
@@ -176,6 +178,28 @@ def test_parts(
     x = call.array("x", np.zeros((2, length), dtype))
     result = row_parts(call, x, {"SIZE": size, "BLOCK": block}, length)
     assert (tuple(result[name] for name in ("PART", "COUNT")) if result else None) == parts
+
+
+@pytest.mark.parametrize(
+    ("length", "strides", "size", "parts"),
+    [
+        (1001, (1001, 1001), 1, (992, 4, 32)),  # rows begin at lines of 32 elements
+        (1001, (1008, 1008), 1, (992, 4, 32)),  # and end within a vector
+        (133, (133, 133), 1, (128, 1, 8)),  # a line would be too much of a short row
+        (20002, (20002, 20002), 2, (10000, 40, 8)),  # lines would leave a part one tile less
+        (1001, (1001, 1004), 1, None),  # results begin elsewhere in a vector
+    ],
+)
+def test_parts_of_rows_that_are_no_whole_vectors(
+    length: int, strides: tuple[int, ...], size: int, parts: tuple[int, ...] | None
+) -> None:
+    call = Call("softmax")
+    x = call.array("x", np.zeros((2, length), np.float32))
+    tiles = {"SIZE": size, "BLOCK": 256}
+    assert row_parts(call, x, tiles, *strides) == {}
+    result = row_parts(call, x, {}, *strides, unaligned=tiles)
+    found = tuple(result[name] for name in ("PART", "COUNT", "VECTOR")) if result else None
+    assert found == parts
 
 
 @pytest.mark.parametrize(

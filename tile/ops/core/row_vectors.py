@@ -11,6 +11,7 @@ import tile.language as tl
 from tile.ops.core.new_arrays import DType
 
 BYTES = 16  # of a vector that a thread loads at once
+LINE = 128  # bytes of memory that a warp accesses at once
 
 
 @tile.jit
@@ -29,7 +30,10 @@ def vectors_of(row, stride, length, VECTOR: tl.constexpr):
     return first, count, place, (place >= -before) & (place < length - before)
 
 
-def vector_of(dtype: DType, *strides: int) -> int:
-    """Return the elements of a vector, or 1 if all rows begin with one, or not all rows alike."""
-    elements = BYTES // dtype.itemsize
+def vector_of(dtype: DType, *strides: int, size: int = BYTES) -> int:
+    """Return the elements of a vector of `size` bytes, or 1.
+
+    1 if all rows begin with one, or not all rows alike.
+    """
+    elements = size // dtype.itemsize
     return elements if len(set(strides)) == 1 and strides[0] % elements else 1

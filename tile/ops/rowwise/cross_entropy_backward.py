@@ -18,10 +18,40 @@ from tile.ops.core.call_plans import launch, planned
 from tile.ops.core.device_functions import widen
 from tile.ops.core.reference import Array
 from tile.ops.core.row_tiles import row_tile, rows_of
-from tile.ops.core.row_vectors import vector_of, vectors_of
+from tile.ops.core.row_vectors import LINE, vector_of, vectors_of
+from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.labels import labels_of, target_of
+from tile.ops.rowwise.part_cross_entropy import part_cross_entropy_backward_kernel, share_of
+from tile.ops.rowwise.row_parts import row_parts
 
-BLOCK = 8192  # elements of a program
+BLOCK = 2048  # elements of a program
+# Rows that a program holds as several tiles, by their length and the bytes of an element. H200,
+# 2026-12-01, us, by blocks of a power of two and so: float16, 65536 x 577 65 and 46, 32768 x 1025
+# 59 and 40, 16384 x 2056 60 and 42, x 3000 64 and 53; float32, 16384 x 2056 89 and 66, 8192 x 5000
+# 87 and 81, x 9001 160 and 144.
+PARTS = Table(
+    {(ANY, ANY): {}},
+    {
+        "nvptx": {
+            (512, ANY): {},
+            (1023, 2): {"BLOCK": 256, "num_warps": 1},
+            (1024, 2): {},
+            (1280, 2): {"BLOCK": 256, "num_warps": 1},
+            (2048, 2): {},
+            (4095, 2): {"BLOCK": 1024, "num_warps": 4},
+            (6144, 2): {},
+            (8191, 2): {"BLOCK": 1024, "num_warps": 8},
+            (ANY, 2): {},
+            (1024, 4): {"BLOCK": 512, "num_warps": 2},
+            (4096, 4): {"BLOCK": 1024, "num_warps": 4},
+            (6144, 4): {"BLOCK": 2048, "num_warps": 4},
+            (8191, 4): {"BLOCK": 1024, "num_warps": 8},
+            (8192, 4): {},
+            (16384, 4): {"BLOCK": 2048, "num_warps": 16},
+            (ANY, ANY): {},
+        }
+    },
+)
 
 
 @tile.jit
@@ -85,9 +115,9 @@ def vectors_backward_kernel(
 
 @tile.jit
 def store_share(x_ptr, dx_ptr, column, inside, log_sum, right_place, dloss, used):
-    x = widen(tl.load(x_ptr + column, mask=inside, other=0.0))
-    share = tl.exp(x - log_sum) - tl.where(column == right_place, 1.0, 0.0)
-    tl.store(dx_ptr + column, tl.where(used, dloss * share, 0.0), mask=inside)
+    x = tl.load(x_ptr + column, mask=inside, other=0.0)
+    dx = share_of(x, column, log_sum, right_place, dloss, used)
+    tl.store(dx_ptr + column, dx, mask=inside)
 
 
 @planned()
@@ -101,12 +131,20 @@ def cross_entropy_backward(
     call.vectors(rows.count, (accumulator(logits.dtype),), dloss=dloss, loss=loss)
     labels_of(call, target, rows.count, rows.length, ignore_index)
     result = call.output("out", out, logits.shape, logits.dtype)
-    if result.size:
+    strides = rows.stride, result.rows().stride
+    tiles = PARTS.select(call.backend, rows.length, logits.dtype.itemsize)
+    parts = row_parts(call, logits, tiles, *strides, unaligned=tiles) if result.size else {}
+    if parts:
+        launch(part_cross_entropy_backward_kernel, (rows.count,), dependent=True)(
+            *(dloss, x, target, loss, result.value, *strides, rows.length),
+            IGNORED=ignore_index,
+            **parts,
+        )
+    elif result.size:
         shape = row_tile(call.backend, rows, BLOCK)
         grid = tile.cdiv(rows.count, shape["ROWS"]), tile.cdiv(rows.length, shape["BLOCK"])
-        strides = rows.stride, result.rows().stride
         kernel: Any = cross_entropy_backward_kernel
-        vector = vector_of(logits.dtype, *strides)
+        vector = vector_of(logits.dtype, *strides, size=LINE)
         if vector > 1 and shape["ROWS"] == 1:
             kernel, shape["VECTOR"] = vectors_backward_kernel, vector
         launch(kernel, grid, dependent=True)(

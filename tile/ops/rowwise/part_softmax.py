@@ -11,6 +11,7 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
+from tile.ops.core.row_vectors import vectors_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.row_parts import less, load_tiles, part_of, sum_of_tiles, tile_of
 
@@ -28,7 +29,7 @@ PARTS = Table(
         "nvptx": {
             (8192, ANY): {},
             (11264, 2): {"BLOCK": 2048, "num_warps": 8},
-            (12288, 2): {"BLOCK": 4096, "num_warps": 16},
+            (12352, 2): {"BLOCK": 4096, "num_warps": 16},
             (16384, 2): {"BLOCK": 4096, "STAGED": True, "num_warps": 16, "maxnreg": 31},
             (16384, ANY): {},
             (20480, 2): {"SIZE": 2, "BLOCK": 1024, "STAGED": True, "num_warps": 4, "maxnreg": 48},
@@ -61,13 +62,30 @@ def part_softmax_kernel(
     COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGED: tl.constexpr = False,
+    VECTOR: tl.constexpr = 1,
 ):
-    """STAGED: powers are computed twice, so that registers need not hold them."""
+    """STAGED: powers are computed twice, so that registers need not hold them.
+
+    VECTOR: elements of a vector, if not all rows begin with one; the first program has the others.
+    """
     row, start, count = part_of(length, SIZE, PART)
-    x_ptr += row * x_stride + start
-    y_ptr += row * y_stride + start
+    if VECTOR > 1:
+        first, whole, place, outside = vectors_of(row, x_stride, length, VECTOR)
+        outside = outside & (start == 0)
+        count = min(PART, whole - start)
+        x_ptr += first
+        y_ptr += first
+        rest = widen(tl.load(x_ptr + place, mask=outside, other=-float("inf")))
+        y_rest_ptr = y_ptr + place
+    else:
+        x_ptr += row * x_stride
+        y_ptr += row * y_stride
+    x_ptr += start
+    y_ptr += start
     x = load_tiles(x_ptr, count, COUNT, BLOCK)
     most = maximum_of(x, count, COUNT, BLOCK)
+    if VECTOR > 1:
+        most = tl.maximum(most, tl.max(rest, axis=0))
     # A row of -inf alone has no softmax: -inf - -inf is NaN, as in NumPy and torch. But a part has.
     origin = tl.where(most == -float("inf"), 0.0, most) if SIZE > 1 else most
     distances = x[:0]
@@ -76,6 +94,8 @@ def part_softmax_kernel(
         distances += (less(x[at], origin, float("inf"), at, count, COUNT, BLOCK),)
         powers += (tl.exp2(distances[at] * LOG2_E) if STAGED else tl.exp(distances[at]),)
     total = sum_of_tiles(powers)
+    if VECTOR > 1:
+        total += tl.sum(tl.exp(rest - origin), axis=0)
     if SIZE > 1:
         most, total = cluster_sum(most, total, SIZE)
     apart = most - origin
@@ -90,6 +110,10 @@ def part_softmax_kernel(
         else:
             y = powers[at] * share
         tl.store(y_ptr + column, y, mask=inside)
+    if VECTOR > 1:
+        y = rest - origin
+        y = y - (apart + tl.log(total)) if LOG else tl.exp(y) * share
+        tl.store(y_rest_ptr, y, mask=outside)
 
 
 @tile.jit

@@ -21,40 +21,87 @@ import tile.language as tl
 from tile.ops.core.call import Call
 from tile.ops.core.device_functions import widen
 from tile.ops.core.operand import Operand
-from tile.ops.core.tables import Configuration
+from tile.ops.core.tables import ANY, Configuration, Table
 
 VECTOR_BYTES = 16  # of which rows and parts consist, and their starts are multiples
 # Of lines or sectors of memory, if all programs have as many tiles so: layer norm of 3584 x 36000,
 # float32, 267 us, by vectors 275; RMS norm of 2560 x 45000, float16, 116.6 and 117.6 (H200,
 # 2026-11-30).
 PART_BYTES = (128, 32, VECTOR_BYTES)
+SHORT = 16  # times as many bytes as a vector has are the least of a row
+# The tiles of rows of softmax that are no whole vectors, where other ones are a tile of a kernel
+# without parts, by their length and the bytes of an element. H200, 2026-12-01, us, by loads of
+# single elements and so: softmax, float16, 32768 x 1025 65 and 34, 16384 x 2049 67 and 33, x 3001
+# 70 and 48, 8192 x 5001 73 and 41, x 7001 85 and 56; float32, 79 and 66, 95 and 95, 111 and 81, 129
+# and 113 from 2049 on; gradients, float16, 57 and 48, 64 and 48, 80 and 69, 87 and 58, 104 and 81.
+UNALIGNED = Table(
+    {(ANY, ANY): {}},
+    {
+        "nvptx": {
+            (511, ANY): {},
+            (1280, 2): {"BLOCK": 256, "num_warps": 1},
+            (1024, 4): {"BLOCK": 512, "num_warps": 2},
+            (4096, 2): {"BLOCK": 1024, "num_warps": 4},
+            (4096, 4): {"BLOCK": 1024, "num_warps": 4},
+            (6144, 2): {"BLOCK": 2048, "num_warps": 4},
+            (6144, 4): {"BLOCK": 2048, "num_warps": 4},
+            (8192, 2): {"BLOCK": 1024, "num_warps": 8},
+            (8192, 4): {"BLOCK": 1024, "num_warps": 8},
+            (8192, ANY): {},
+            (16384, 4): {"BLOCK": 2048, "num_warps": 16},
+            (ANY, ANY): {},
+        }
+    },
+)
 
 
-def row_parts(call: Call, x: Operand, tiles: Configuration, *strides: int) -> dict[str, Any]:
+def row_parts(
+    call: Call,
+    x: Operand,
+    tiles: Configuration,
+    *strides: int,
+    unaligned: Configuration | None = None,
+) -> dict[str, Any]:
     """Return the constexprs and options of programs for parts of the rows of `x`; {} for others.
 
     tiles: BLOCK, the elements of a tile; SIZE, the programs of a cluster, unless it is 1; LINE,
         the bytes at whose multiples rows begin, or else their tiles do at lines, by SHIFT; and
         options; {} for other kernels.
+    unaligned: the tiles of rows that are no whole vectors, if the kernel takes these: parts are
+        those of VECTOR elements each, which begin at lines of memory unless rows are short.
     """
-    length, itemsize, config = x.shape[-1], x.dtype.itemsize, dict(tiles)
-    if not config or any(number * itemsize % VECTOR_BYTES for number in (length, *strides)):
+    length, itemsize = x.shape[-1], x.dtype.itemsize
+    whole = not any(number * itemsize % VECTOR_BYTES for number in (length, *strides))
+    config = dict(tiles if whole else (len({*strides}) == 1 and unaligned) or {})
+    if not config:
         return {}
     size, block = config.setdefault("SIZE", 1), config["BLOCK"]
-    line, unaligned = config.pop("LINE", 0), {}
+    line, shift = config.pop("LINE", 0), {}
     if line and size == 1 and len({*strides}) == 1 and strides[0] * itemsize % line:
         elements = PART_BYTES[0] // itemsize
         if tile.cdiv(length + elements, block) == tile.cdiv(length, block):
-            unaligned = {"SHIFT": elements}
+            shift = {"SHIFT": elements}
     if size > 1:
         if not call.has_clusters():
             return {}
         config["num_ctas"] = size
+    if whole:
+        parts = _parts(length, length, itemsize, size, block)
+        return {**parts, **shift, **config} if parts else {}
+    for vector in (n // itemsize for n in PART_BYTES if n * SHORT <= length * itemsize):
+        least, most = (n // vector * vector for n in (length - vector + 1, length))
+        if parts := _parts(least, most, itemsize, size, block):
+            return {**parts, "VECTOR": vector, **config}
+    return {}
+
+
+def _parts(least: int, most: int, itemsize: int, size: int, block: int) -> dict[str, int]:
+    """Return PART and COUNT, the tiles of each part, of rows of so many elements; or {}."""
     for unit in PART_BYTES if size > 1 else (VECTOR_BYTES,):
-        part = tile.cdiv(length * itemsize, size * unit) * unit // itemsize
+        part = tile.cdiv(most * itemsize, size * unit) * unit // itemsize
         count = tile.cdiv(part, block)
-        if length - (size - 1) * part > (count - 1) * block:  # the last part has as many tiles
-            return {"PART": part, "COUNT": count, **unaligned, **config}
+        if least - (size - 1) * part > (count - 1) * block:  # the last part has as many tiles
+            return {"PART": part, "COUNT": count}
     return {}
 
 

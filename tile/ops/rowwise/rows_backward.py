@@ -15,6 +15,8 @@ from tile.ops.core.device_functions import widen
 from tile.ops.core.row_tiles import row_tile, rows_of
 from tile.ops.core.row_vectors import vector_of, vectors_of
 from tile.ops.core.tables import ANY, Table
+from tile.ops.rowwise.part_rows_backward import PARTS, part_rows_backward_kernel
+from tile.ops.rowwise.row_parts import UNALIGNED, row_parts
 
 LONGEST = 8192  # elements of a row in registers
 # Of longer rows, by their length and the bytes of an element, at most: elements of an iteration.
@@ -113,7 +115,15 @@ def rows_backward(op: str, dy: Any, y: Any, out: Any, term: Any, gradient: Any) 
     result = call.output("out", out, grads.shape, grads.dtype, in_place=("dy",))
     rows = grads.rows()
     strides = rows.stride, results.rows().stride, result.rows().stride
-    if result.size:
+    size = rows.length, grads.dtype.itemsize
+    tiles = PARTS.select(call.backend, *size)
+    unaligned = tiles or UNALIGNED.select(call.backend, *size)
+    parts = row_parts(call, grads, tiles, *strides, unaligned=unaligned) if result.size else {}
+    if parts:
+        launch(part_rows_backward_kernel, (rows.count * parts["SIZE"],), dependent=True)(
+            *(dy, y, result.value, *strides, rows.length), TERM=term, GRADIENT=gradient, **parts
+        )
+    elif result.size:
         shape = row_tile(call.backend, rows, LONGEST)
         kernel: Any = rows_backward_kernel
         if rows.length > LONGEST:

@@ -20,7 +20,7 @@ from tile.ops.core.row_tiles import PART, parts_of, row_tile, rows_of
 from tile.ops.core.row_vectors import vector_of, vectors_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.part_softmax import PARTS, part_softmax_kernel
-from tile.ops.rowwise.row_parts import row_parts
+from tile.ops.rowwise.row_parts import UNALIGNED, row_parts
 from tile.ops.rowwise.running_sums import (
     PART_WARPS,
     part_sums,
@@ -30,6 +30,9 @@ from tile.ops.rowwise.running_sums import (
 )
 
 LONGEST = 16384  # elements of a row in registers: 64 for each of 8 warps' 256 threads
+# Elements of 16 bits of a row, of which a tile of a power of two takes longer: 16384 x 2056 48 us
+# and 34, x 2560 50 and 41, 8192 x 5000 46 and 41. H200, 2026-12-01.
+PADDED = 6144
 # Of longer rows, by their length and the bytes of an element. H200, 2026-11-29.
 LONG_TILES = Table(
     {(ANY, ANY): {"BLOCK": 4096}},
@@ -141,7 +144,12 @@ def softmax_rows(op: str, x: Any, out: Any, log: bool) -> Any:
         return result.value
     parts, span = parts_of(rows)
     tiles = PARTS.select(call.backend, rows.length, source.dtype.itemsize)
-    row_tiles = row_parts(call, source, tiles, *strides) if parts == 1 else {}
+    row_tiles: dict[str, Any] = {}
+    if parts == 1:
+        unaligned = tiles or UNALIGNED.select(call.backend, rows.length, source.dtype.itemsize)
+        if source.dtype.itemsize == 2 and rows.length <= PADDED:
+            tiles = unaligned
+        row_tiles = row_parts(call, source, tiles, *strides, unaligned=unaligned)
     if row_tiles:
         launch(part_softmax_kernel, (rows.count * row_tiles["SIZE"],), dependent=True)(
             *(x, result.value, *strides, rows.length), LOG=log, **row_tiles
