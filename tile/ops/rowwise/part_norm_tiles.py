@@ -15,12 +15,24 @@ from tile.ops.rowwise.row_sums import SAMPLE
 # and so: RMS norm, float16, 2560 x 45000 121.2 and 115.8, x 50256 130.2 and 128.8, 2048 x 53256
 # 118 and 111; layer norm, float32, 2048 x 60000 262 and 254; by LINE, layer norm, float16, 4096 x
 # 30000 127.2 and 123.6, 5120 x 26000 135.8 and 131.9, 2560 x 45000 126.4 and 122.2, 2048 x 53256
-# 121.8 and 118.5, but 2560 x 50256, whose rows begin at sectors, 135.7 and 137.0.
+# 121.8 and 118.5, but 2560 x 50256, whose rows begin at sectors, 135.7 and 137.0. Of a tile of a
+# power of two, and so: layer norm, bfloat16, 2026-12-01, 32768 x 1152 46.0 and 38.8, 16384 x 2304
+# 48.1 and 37.7, 8192 x 2560 26.5 and 21.9, x 3072 28.6 and 25.4, x 4608 48.0 and 37.9, x 5120 49.3
+# and 41.7, x 6144 52.5 and 49.4.
 SAMPLED = {"BLOCK": 4096, "SAMPLE": SAMPLE}
 PARTS = Table(
     {(ANY, ANY, ANY): {}},
     {
         "nvptx": {
+            (ANY, 1024, ANY): {},
+            (ANY, 1280, 2): {"BLOCK": 512, "num_warps": 1},
+            (ANY, 1535, 2): {"BLOCK": 512, "num_warps": 2},
+            (ANY, 2048, ANY): {},
+            (ANY, 2560, 2): {"BLOCK": 512, "num_warps": 2},
+            (ANY, 4095, 2): {"BLOCK": 1024, "num_warps": 4},
+            (ANY, 4096, ANY): {},
+            (ANY, 5120, 2): {**SAMPLED, "BLOCK": 2048, "num_warps": 4},
+            (ANY, 6144, 2): {**SAMPLED, "BLOCK": 2048, "num_warps": 8},
             (ANY, 8192, ANY): {},
             (0, 12288, 2): {"BLOCK": 4096, "num_warps": 8},
             (ANY, 10240, 2): {**SAMPLED, "BLOCK": 2048, "num_warps": 8, "maxnreg": 80},
