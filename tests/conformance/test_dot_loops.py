@@ -90,6 +90,22 @@ def jumping(
     tl.store(c_ptr + row * N + column, total)
 
 
+@tile.jit
+def filled(
+    a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, DEPTH: tl.constexpr
+):
+    """Threads load the left operand, by columns and with ones in masked rows, and scale the right one."""
+    row, column, inner = tl.arange(0, M), tl.arange(0, N)[None, :], tl.arange(0, DEPTH)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, DEPTH):
+        k = start + inner
+        mask = (row < M - 3)[None, :] & (k >= 0)[:, None]
+        a = tl.trans(tl.load(a_ptr + k[:, None] * M + row[None, :], mask=mask, other=1.0))
+        b = tl.load(b_ptr + k[:, None] * N + column) * tl.load(b_ptr + k)[:, None]
+        total = tl.dot(a, b, total, input_precision="tf32")
+    tl.store(c_ptr + row[:, None] * N + column, total)
+
+
 def of_small_numbers(
     kernel: Any, types: dict[str, str], device: Device, dtype: type[np.floating[Any]]
 ) -> tuple[Any, Any, Any]:
@@ -112,6 +128,15 @@ def test_a_loop_carried_operand(device: Device) -> None:
     depth = len(b) // ITERATIONS
     before = np.concatenate([b[:depth], b[:-depth]]).astype(np.float32)
     np.testing.assert_array_equal(c, a.astype(np.float32) @ before)
+
+
+def test_an_operand_that_is_rounded_in_registers(device: Device) -> None:
+    """A dot that stays in flight is waited for before the next one rounds its operand to tf32."""
+    types = {"a_ptr": "*fp32:16", "b_ptr": "*fp32:16", "c_ptr": "*fp32:16"}
+    a, b, c = of_small_numbers(filled, types, device, np.float32)
+    left = a.reshape(len(b), len(a)).T.copy()
+    left[-3:] = 1
+    np.testing.assert_array_equal(c, left @ (b * b.ravel()[: len(b), None]))
 
 
 def test_operands_at_loaded_blocks(device: Device) -> None:

@@ -57,7 +57,8 @@ from itertools import chain
 from tile.ir.core import Block, Operation, Value
 from tile.ir.effects import is_pure
 from tile.ir.ops import control, math, shape
-from tile.simt.hopper.wgmma_layouts import staged_operands
+from tile.ir.types import F32
+from tile.simt.hopper.wgmma_layouts import staged_operands, stays_in_registers
 from tile.simt.ops import wgmma
 from tile.simt.ops.layout import convert_layout
 from tile.simt.ops.layout_inference import (
@@ -194,7 +195,7 @@ class InFlightWgmma:
     deferred: the dot that may be issued an iteration later.
     completes: True if an iteration waits for all of them, since threads have no registers for what
         the next one would hold besides.
-    reloaded: wgmmas whose `a` operand each iteration loads to registers.
+    rewritten: wgmmas for whose `a` operand each iteration writes registers.
     """
 
     loop: Operation
@@ -203,7 +204,7 @@ class InFlightWgmma:
     stable: frozenset[Operation]
     deferred: DeferredDot | None = None
     completes: bool = False
-    reloaded: frozenset[Operation] = frozenset()
+    rewritten: frozenset[Operation] = frozenset()
 
     @property
     def loop_carried(self) -> list[Operation]:
@@ -223,7 +224,7 @@ class InFlightWgmma:
 
         Registers of an operand are written only then, since a wgmma in flight still reads them.
         """
-        first = next((op for op in self.dots if op in self.reloaded), None)
+        first = next((op for op in self.dots if op in self.rewritten), None)
         return self.point if first is None else Point(first)
 
 
@@ -245,7 +246,8 @@ def find_in_flight(
     dots = _wgmmas(loop)
     if _all_loop_carried(loop, in_buffers | {*double_buffered}):
         loaded = [register_operand_dots(each.load.result) for each in async_loads]
-        return InFlightWgmma(loop, dots, (), frozenset(dots), reloaded=frozenset().union(*loaded))
+        rewritten = frozenset(filter(_converts_operand, dots)).union(*loaded)
+        return InFlightWgmma(loop, dots, (), frozenset(dots), rewritten=rewritten)
     stable = frozenset(op for op in dots if _operands_stay(op, in_buffers))
     leading = tuple(op for op in dots if op in stable and _is_leading(op, in_buffers))
     if not leading:
@@ -317,6 +319,12 @@ def _operands_stay(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
     """
     stored = (i for i in staged_operands(dot) if dot.inputs[i].block is dot.block)
     return all((dot, i) in in_buffers for i in stored)
+
+
+def _converts_operand(dot: Operation) -> bool:
+    """Return True if a wgmma itself writes registers of its `a` operand: f32, converted to tf32."""
+    value = dot.inputs[0]
+    return stays_in_registers(dot) and value.type.element is F32
 
 
 def _is_leading(dot: Operation, in_buffers: Collection[OperandUse]) -> bool:
