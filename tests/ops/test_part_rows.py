@@ -11,9 +11,9 @@ import pytest
 
 import tile
 import tile.ops
+from tests.ops.launches import record_launches
 from tile.ops.core.reference import Array, reference_of
 from tile.ops.core.tables import ANY, Table
-from tile.runtime.jit import JITFunction
 
 OPS = ("cross_entropy", "cross_entropy_backward", "rows_backward")
 LENGTHS = [(1000, "float32"), (1001, "float32"), (1203, "float16"), (1208, "float16")]
@@ -29,15 +29,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that are launched."""
-    names: list[str] = []
-    select = JITFunction.__getitem__
-
-    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        names.append(kernel.__name__)
-        return select(kernel, grid)
-
-    monkeypatch.setattr(JITFunction, "__getitem__", recording)
-    return names
+    return record_launches(monkeypatch)
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:

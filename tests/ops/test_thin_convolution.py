@@ -9,9 +9,9 @@ import pytest
 
 import tile
 import tile.ops
+from tests.ops.launches import record_launches
 from tile.ops.core.reference import reference_of
 from tile.ops.image import thin_convolution
-from tile.runtime.jit import JITFunction
 
 # height, width, channels; filters, R, S; stride, padding, dilation
 GEOMETRIES: dict[str, tuple[Any, ...]] = {
@@ -29,14 +29,7 @@ def test_results(backend: str, geometry: str, layout: str, monkeypatch: pytest.M
     h, w, c, f, r, s, stride, padding, dilation = GEOMETRIES[geometry]
     programs = {("interp", 2, stored): 2 for stored in (False, True)}
     monkeypatch.setattr(thin_convolution, "PROGRAMS", programs)
-    names = []
-    select = JITFunction.__getitem__
-
-    def recording(kernel: JITFunction[..., Any], grid: Any) -> Any:
-        names.append(kernel.__name__)
-        return select(kernel, grid)
-
-    monkeypatch.setattr(JITFunction, "__getitem__", recording)
+    names = record_launches(monkeypatch)
     random = np.random.default_rng(0)
     shapes = ((3, h, w, c), (f, r, s, c), (f,))
     x, filters, bias = (random.integers(-3, 4, shape).astype("float16") for shape in shapes)

@@ -1,7 +1,9 @@
 """Cross entropy of rows that a program holds as several tiles (row_parts.py), and its gradient.
 
-loss = m + log sum_j exp(x[j] - m) - x[target]
-dx[j] = dloss * (exp(x[j] - s) - (j == target))
+With m = max_j x[j] and s = loss + x[target]:
+
+    loss = m + log sum_j exp(x[j] - m) - x[target]
+    dx[j] = dloss * (exp(x[j] - s) - (j == target))
 """
 
 from __future__ import annotations

@@ -10,10 +10,16 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
-from tile.ops.core.row_vectors import vectors_of
 from tile.ops.core.tables import ANY, Table
 from tile.ops.rowwise.cluster_sums import of_cluster
-from tile.ops.rowwise.row_parts import load_tiles, part_of, sum_of_tiles, tile_of, widened_again
+from tile.ops.rowwise.row_parts import (
+    load_tiles,
+    part_of,
+    sum_of_tiles,
+    tile_of,
+    vectors_of_part,
+    widened_again,
+)
 
 # By the length and the bytes of an element; an empty entry is for other kernels. H200, 2026-12-01,
 # us, of rows read twice or held by one program, and so: bfloat16, 8192 x 10001 151 and 112, x 12288
@@ -64,9 +70,8 @@ def part_rows_backward_kernel(
     NARROW: tl.constexpr = dy_ptr.dtype.element_ty.primitive_bitwidth < 32
     row, start, count = part_of(length, SIZE, PART)
     if VECTOR > 1:
-        first, whole, place, outside = vectors_of(row, dy_stride, length, VECTOR)
-        outside = outside & (start == 0)
-        count = min(PART, whole - start)
+        vectors = vectors_of_part(row, start, dy_stride, length, PART, VECTOR)
+        first, count, place, outside = vectors
         dy_ptr += first
         y_ptr += first
         dx_ptr += first

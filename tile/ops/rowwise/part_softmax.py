@@ -11,9 +11,15 @@ from __future__ import annotations
 import tile
 import tile.language as tl
 from tile.ops.core.device_functions import widen
-from tile.ops.core.row_vectors import vectors_of
 from tile.ops.core.tables import ANY, Table
-from tile.ops.rowwise.row_parts import less, load_tiles, part_of, sum_of_tiles, tile_of
+from tile.ops.rowwise.row_parts import (
+    less,
+    load_tiles,
+    part_of,
+    sum_of_tiles,
+    tile_of,
+    vectors_of_part,
+)
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 # By the length and the bytes of an element; an empty entry is for other kernels. H200, 2026-11-30,
@@ -70,9 +76,8 @@ def part_softmax_kernel(
     """
     row, start, count = part_of(length, SIZE, PART)
     if VECTOR > 1:
-        first, whole, place, outside = vectors_of(row, x_stride, length, VECTOR)
-        outside = outside & (start == 0)
-        count = min(PART, whole - start)
+        vectors = vectors_of_part(row, start, x_stride, length, PART, VECTOR)
+        first, count, place, outside = vectors
         x_ptr += first
         y_ptr += first
         rest = widen(tl.load(x_ptr + place, mask=outside, other=-float("inf")))

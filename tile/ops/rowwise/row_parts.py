@@ -21,13 +21,14 @@ import tile.language as tl
 from tile.ops.core.call import Call
 from tile.ops.core.device_functions import widen
 from tile.ops.core.operand import Operand
+from tile.ops.core.row_vectors import LINE, vectors_of
 from tile.ops.core.tables import ANY, Configuration, Table
 
 VECTOR_BYTES = 16  # of which rows and parts consist, and their starts are multiples
 # Of lines or sectors of memory, if all programs have as many tiles so: layer norm of 3584 x 36000,
 # float32, 267 us, by vectors 275; RMS norm of 2560 x 45000, float16, 116.6 and 117.6 (H200,
 # 2026-11-30).
-PART_BYTES = (128, 32, VECTOR_BYTES)
+PART_BYTES = (LINE, 32, VECTOR_BYTES)
 SHORT = 16  # times as many bytes as a vector has are the least of a row
 # The tiles of rows of softmax that are no whole vectors, where other ones are a tile of a kernel
 # without parts, by their length and the bytes of an element. H200, 2026-12-01, us, by loads of
@@ -78,7 +79,7 @@ def row_parts(
     size, block = config.setdefault("SIZE", 1), config["BLOCK"]
     line, shift = config.pop("LINE", 0), {}
     if line and size == 1 and len({*strides}) == 1 and strides[0] * itemsize % line:
-        elements = PART_BYTES[0] // itemsize
+        elements = LINE // itemsize
         if tile.cdiv(length + elements, block) == tile.cdiv(length, block):
             shift = {"SHIFT": elements}
     if size > 1:
@@ -112,6 +113,17 @@ def part_of(length, SIZE: tl.constexpr, PART: tl.constexpr):
     row = (program // SIZE).to(tl.int64)
     start = program % SIZE * PART
     return row, start, min(PART, length - start)
+
+
+@tile.jit
+def vectors_of_part(row, start, stride, length, PART: tl.constexpr, VECTOR: tl.constexpr):
+    """Return what `vectors_of` does for a part, whose first element is `start` behind the first.
+
+    The part that starts at 0 has the elements that are in no whole vector.
+    """
+    first, count, place, outside = vectors_of(row, stride, length, VECTOR)
+    outside = outside & (start == 0)
+    return first, min(PART, count - start), place, outside
 
 
 @tile.jit
